@@ -1,0 +1,90 @@
+# The only commands anyone needs. `make` alone lists them.
+#
+# Two stamps say what .venv holds: the runtime lock, or everything (tests, checks, PySpark). The
+# locks agree on every version, so the second only ever adds to the first.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime-installed
+EVERYTHING := $(VENV)/.everything-installed
+ARGS ?=
+PYTEST_ARGS ?=
+
+# The first Python that is new enough; PYTHON=/path/to/python overrules the search.
+PYTHON ?=
+CANDIDATES := $(or $(PYTHON),python3.11 python3.12 python3.13 python3)
+FIND_PYTHON = for python in $(CANDIDATES); do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
+	python=; done; \
+	[ -n "$$python" ] || { echo "kraftpy needs Python 3.11 or newer: install it, or name one with PYTHON=/path/to/python" >&2; exit 1; }
+
+# pip checks every file against the lock's hashes; the project itself is linked, not copied.
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LINK_PROJECT = $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+MAKE_VENV = $(BIN)/python -c '' 2>/dev/null || { $(FIND_PYTHON); "$$python" -m venv --clear $(VENV); }
+
+.PHONY: help
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: run
+run: $(RUNTIME) ## Set up if needed, then run `kraftpy dev` (ARGS="--data-dir DIR")
+	@exec $(BIN)/kraftpy dev $(ARGS)
+
+.PHONY: setup
+setup: $(RUNTIME) ## Set up .venv with the pinned runtime dependencies
+
+.PHONY: test
+test: $(EVERYTHING) ## Set up all that the tests need, PySpark too, and run them
+	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+.PHONY: check
+check: $(EVERYTHING) ## Lint, format, types, import contracts, tidy tests
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/tidy
+
+.PHONY: bench-log
+bench-log: $(EVERYTHING) ## Measure the log against plain reads and writes
+	@$(BIN)/python -m bench.log $(ARGS)
+
+.PHONY: bench-image
+bench-image: $(EVERYTHING) ## Measure replay and loading of metadata images
+	@$(BIN)/python -m bench.image $(ARGS)
+
+# Everything is resolved once; the runtime lock is then held to the same versions.
+LOCK = CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --generate-hashes \
+	--allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links \
+	--no-emit-trusted-host --no-emit-options --no-build-isolation
+.PHONY: lock
+lock: $(EVERYTHING) ## Resolve the dependencies anew and write requirements/*.lock (ARGS=--upgrade)
+	$(LOCK) $(ARGS) --extra audit --extra test --extra dev \
+		--output-file requirements/test.lock pyproject.toml requirements/build.in
+	$(LOCK) --constraint requirements/test.lock \
+		--output-file requirements/runtime.lock pyproject.toml requirements/build.in
+
+.PHONY: clean
+clean: ## Remove .venv, caches and build output
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
+		.hypothesis spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUNTIME): requirements/runtime.lock
+	@$(MAKE_VENV)
+	@echo "Installing kraftpy into $(VENV) ..."
+	@$(PIP_INSTALL) --require-hashes --requirement requirements/runtime.lock
+	@$(LINK_PROJECT)
+	@touch $@
+
+$(EVERYTHING): requirements/test.lock
+	@$(MAKE_VENV)
+	@echo "Installing kraftpy, its tests and PySpark into $(VENV) (about 500 MB, takes minutes) ..."
+	@$(PIP_INSTALL) --require-hashes --requirement requirements/test.lock
+	@$(LINK_PROJECT)
+	@touch $(RUNTIME) $@

@@ -1,0 +1,92 @@
+"""`kraftpy dev`: everything on one machine, until interrupted.
+
+It opens the metadata log of one node. Controllers and brokers are not there yet, so no listener
+is open. SIGINT and SIGTERM end it cleanly with exit code 0; a temporary data directory goes with
+it.
+"""
+
+import asyncio
+import dataclasses
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from kraftpy import __version__
+from kraftpy.cli.settings import settings_options
+from kraftpy.config import Settings, metadata_directory
+from kraftpy.errors import ConfigError
+from kraftpy.logs import get_logger
+
+log = get_logger(__name__)
+
+
+@click.command()
+@settings_options
+def dev(settings: Settings) -> None:
+    """Run a cluster on this machine until interrupted.
+
+    Without --data-dir everything is kept in a temporary directory that is removed at the end.
+    """
+    asyncio.run(serve(settings))
+
+
+async def serve(settings: Settings) -> None:
+    """Open what there is, say so, and wait for a signal."""
+    stopped: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    # Before anything is opened: a signal that comes half way must still close and clean up.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.put_nowait, number)
+    with data_directory(settings) as placed, open_metadata(placed) as metadata_dir:
+        click.echo(describe(placed, metadata_dir, temporary=not settings.data_dir))
+        log.info("dev_started", data_dir=placed.data_dir, metadata_dir=metadata_dir)
+        received = await stopped.get()
+    log.info("dev_stopped", signal=received.name)
+
+
+@contextmanager
+def data_directory(settings: Settings) -> Iterator[Settings]:
+    """The settings with an existing, absolute data.dir: the one asked for or a temporary one."""
+    if not settings.data_dir:
+        with tempfile.TemporaryDirectory(prefix="kraftpy-dev-") as directory:
+            yield dataclasses.replace(settings, data_dir=directory)
+        return
+    directory = os.path.abspath(os.path.expanduser(settings.data_dir))
+    make_directory(directory, "data.dir")
+    yield dataclasses.replace(settings, data_dir=directory)
+
+
+@contextmanager
+def open_metadata(settings: Settings) -> Iterator[str]:
+    """The directory of the metadata log, made if missing."""
+    directory = metadata_directory(settings)
+    make_directory(directory, "metadata.log.dir")
+    yield directory
+
+
+def make_directory(path: str, key: str) -> None:
+    """Make a directory that a setting names; what is in the way is the user's to move."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{key}: cannot create directory {path}: {error.strerror}") from None
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"{key}: no permission to read and write in {path}")
+
+
+def describe(settings: Settings, metadata_dir: str, *, temporary: bool) -> str:
+    """What a person who has just started it wants to know."""
+    note = " (temporary, removed on exit)" if temporary else ""
+    return "\n".join(
+        (
+            f"kraftpy {__version__}",
+            f"  data directory  {settings.data_dir}{note}",
+            f"  metadata log    {metadata_dir}",
+            "  listeners       none: controllers and brokers are not there yet",
+            "Press Ctrl-C to stop.",
+        )
+    )

@@ -1,0 +1,99 @@
+"""The `kraftpy` command: finds the subcommand, and turns every refusal into one line.
+
+Subcommands are listed here by module and imported only when called, so `kraftpy --version` does
+not wait for what it does not use. Exit codes: 0 done, 2 the user must change a flag, setting or
+directory, 1 any other refusal, 130 interrupted.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import click
+
+from kraftpy import __version__
+from kraftpy.errors import ConfigError, KraftError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a subcommand lives, and the line of help that needs no import."""
+
+    section: str
+    name: str
+    module: str
+    help: str
+
+
+ENTRIES: Final = (
+    Entry("Run", "dev", "kraftpy.cli.dev", "Run a cluster on this machine until interrupted."),
+    Entry("Inspect", "log", "kraftpy.cli.log", "Look inside a metadata log: dump, verify, show."),
+    Entry("Configure", "config", "kraftpy.cli.config", "Show the settings that exist."),
+)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are the entries above; the attribute has the command's name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return [entry.name for entry in ENTRIES]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        for entry in ENTRIES:
+            if entry.name == cmd_name:
+                command = getattr(importlib.import_module(entry.module), entry.name)
+                assert isinstance(command, click.Command)
+                return command
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            raise click.exceptions.NoSuchCommand(
+                error.command_name, possibilities=self.list_commands(ctx), ctx=ctx
+            ) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for section in dict.fromkeys(entry.section for entry in ENTRIES):
+            with formatter.section(section):
+                rows = [(entry.name, entry.help) for entry in ENTRIES if entry.section == section]
+                formatter.write_dl(rows, col_max=10)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kraftpy", message="%(prog)s %(version)s")
+def cli() -> None:
+    """A Kafka-compatible cluster whose metadata lives in a Raft-replicated log."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and give its exit code."""
+    try:
+        result = cli.main(args=list(arguments), prog_name="kraftpy", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.message)
+        return 0
+    except click.ClickException as error:
+        return _refuse(error.format_message(), error.exit_code)
+    except ConfigError as error:
+        return _refuse(str(error), 2)
+    except KraftError as error:
+        return _refuse(str(error), 1)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+def _refuse(message: str, code: int) -> int:
+    click.echo(f"kraftpy: {' '.join(message.split())}", err=True)
+    return code
+
+
+def main() -> None:
+    """The entry point of the installed script."""
+    sys.exit(run(sys.argv[1:]))

@@ -10,3 +10,5 @@ METADATA_BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 LOG_BATCH_BYTES_MAX: Final = 1024 * 1024 * 1024
 # writev takes at most IOV_MAX buffers at a time.
 WRITEV_BUFFERS_MAX: Final = 1024
+# Distinct replica and directory lists that the metadata codec shares between records.
+INTERNED_LISTS_MAX: Final = 1 << 17

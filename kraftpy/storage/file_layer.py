@@ -3,7 +3,7 @@
 A FileLayer is an argument, so that a test can lose what was not synced, tear a write, fail an
 fsync or fill the disk. What always holds:
 - `write` puts every byte at its position or raises OSError; after an error any part may be there.
-- only `sync` makes a file's bytes durable, only `sync_directory` its name (and a rename or removal).
+- only `sync` makes bytes durable, only `sync_directory` a name (so also a rename or removal).
 - `replace` swaps a whole small file durably: after a crash the old or the new content is there.
 - `boot_id` changes when the machine restarts: in the same boot no unsynced byte can have been lost
   by the page cache, so damage there is damage.

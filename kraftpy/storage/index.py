@@ -1,0 +1,196 @@
+"""The sparse indexes beside a segment, in Kafka's format.
+
+`.index`: (offset - base i32, position i32): the batch at `position` ends with that offset.
+`.timeindex`: (timestamp i64, offset - base i32): no record up to that offset is younger.
+Both grow strictly. They are a help, never the truth: entries are kept in memory, written without
+fsync when the log is flushed or rolled, and rebuilt from the segment when they do not fit it.
+A lookup that lands too early costs time only; the caller checks that it never lands too late.
+"""
+
+import sys
+from array import array
+from bisect import bisect_right
+from typing import Final
+
+from kraftpy.storage.file_layer import FileLayer
+
+OFFSET_ENTRY_BYTES: Final = 8
+TIME_ENTRY_BYTES: Final = 12
+
+
+class OffsetIndex:
+    """Offset to position, for one segment."""
+
+    __slots__ = ("_base_offset", "_files", "_offsets", "_path", "_positions", "_written")
+
+    def __init__(self, files: FileLayer, path: str, base_offset: int) -> None:
+        self._files = files
+        self._path = path
+        self._base_offset = base_offset
+        self._offsets = array("I")
+        self._positions = array("I")
+        self._written = 0  # Entries that the file already holds.
+
+    def load(self, segment_bytes: int) -> bool:
+        """Read the file; False if it is missing or cannot belong to such a segment."""
+        if not self._files.exists(self._path):
+            return False
+        raw = self._files.read_whole(self._path)
+        if len(raw) % OFFSET_ENTRY_BYTES:
+            return False
+        flat = array("I", raw)
+        if sys.byteorder == "little":
+            flat.byteswap()
+        offsets, positions = flat[0::2], flat[1::2]
+        if not _grows(offsets) or not _grows(positions):
+            return False
+        if positions and positions[-1] >= segment_bytes:
+            return False
+        self._offsets, self._positions = offsets, positions
+        self._written = len(offsets)
+        return True
+
+    def append(self, last_offset: int, position: int) -> None:
+        self._offsets.append(last_offset - self._base_offset)
+        self._positions.append(position)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def last_position(self) -> int:
+        return self._positions[-1] if self._positions else 0
+
+    def lookup(self, offset: int) -> int:
+        """A position at or before the batch that holds `offset`."""
+        at = bisect_right(self._offsets, offset - self._base_offset) - 1
+        return self._positions[at] if at >= 0 else 0
+
+    def batch_start_before(self, position: int) -> int:
+        """The last indexed batch start at or before `position`."""
+        at = bisect_right(self._positions, position) - 1
+        return self._positions[at] if at >= 0 else 0
+
+    def cut(self, position: int) -> None:
+        """Forget the batches at or behind `position`."""
+        keep = bisect_right(self._positions, position - 1) if position > 0 else 0
+        del self._offsets[keep:]
+        del self._positions[keep:]
+        if self._written > keep:
+            self._rewrite()
+
+    def clear(self) -> None:
+        del self._offsets[:]
+        del self._positions[:]
+        self._rewrite()
+
+    def write(self) -> None:
+        """Hand the new entries to the file. Not synced: a crash costs a rebuild, no more."""
+        if self._written == len(self._offsets) and self._written:
+            return
+        flat = array("I")
+        for offset, position in zip(
+            self._offsets[self._written :], self._positions[self._written :], strict=True
+        ):
+            flat.append(offset)
+            flat.append(position)
+        if sys.byteorder == "little":
+            flat.byteswap()
+        file = self._files.open(self._path)
+        file.write(self._written * OFFSET_ENTRY_BYTES, [flat.tobytes()])
+        file.close()
+        self._written = len(self._offsets)
+
+    def _rewrite(self) -> None:
+        file = self._files.open(self._path)
+        file.truncate(0)
+        file.close()
+        self._written = 0
+
+
+class TimeIndex:
+    """Timestamp to offset, for one segment."""
+
+    __slots__ = ("_base_offset", "_files", "_offsets", "_path", "_timestamps", "_written")
+
+    def __init__(self, files: FileLayer, path: str, base_offset: int) -> None:
+        self._files = files
+        self._path = path
+        self._base_offset = base_offset
+        self._timestamps = array("q")
+        self._offsets = array("I")
+        self._written = 0
+
+    def load(self) -> bool:
+        """Read the file; False if it is missing or its entries do not grow."""
+        if not self._files.exists(self._path):
+            return False
+        raw = self._files.read_whole(self._path)
+        if len(raw) % TIME_ENTRY_BYTES:
+            return False
+        timestamps, offsets = array("q"), array("I")
+        for at in range(0, len(raw), TIME_ENTRY_BYTES):
+            timestamps.append(int.from_bytes(raw[at : at + 8], "big", signed=True))
+            offsets.append(int.from_bytes(raw[at + 8 : at + 12], "big"))
+        if not _grows(timestamps):
+            return False
+        self._timestamps, self._offsets = timestamps, offsets
+        self._written = len(timestamps)
+        return True
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Note the largest timestamp so far; one that is not larger adds nothing."""
+        if not self._timestamps or timestamp > self._timestamps[-1]:
+            self._timestamps.append(timestamp)
+            self._offsets.append(offset - self._base_offset)
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    def last(self) -> tuple[int, int] | None:
+        if not self._timestamps:
+            return None
+        return self._timestamps[-1], self._offsets[-1] + self._base_offset
+
+    def lookup(self, timestamp: int) -> int:
+        """An offset before which every record is older than `timestamp`."""
+        at = bisect_right(self._timestamps, timestamp - 1) - 1
+        return self._offsets[at] + self._base_offset if at >= 0 else self._base_offset
+
+    def cut(self, end_offset: int) -> None:
+        """Forget what speaks of `end_offset` and after."""
+        keep = len(self._offsets)
+        while keep and self._offsets[keep - 1] + self._base_offset >= end_offset:
+            keep -= 1
+        del self._offsets[keep:]
+        del self._timestamps[keep:]
+        if self._written > keep:
+            self._rewrite()
+
+    def clear(self) -> None:
+        self.cut(self._base_offset)
+        self._rewrite()
+
+    def write(self) -> None:
+        """Hand the new entries to the file, unsynced."""
+        if self._written == len(self._offsets) and self._written:
+            return
+        raw = b"".join(
+            timestamp.to_bytes(8, "big", signed=True) + offset.to_bytes(4, "big")
+            for timestamp, offset in zip(
+                self._timestamps[self._written :], self._offsets[self._written :], strict=True
+            )
+        )
+        file = self._files.open(self._path)
+        file.write(self._written * TIME_ENTRY_BYTES, [raw])
+        file.close()
+        self._written = len(self._offsets)
+
+    def _rewrite(self) -> None:
+        file = self._files.open(self._path)
+        file.truncate(0)
+        file.close()
+        self._written = 0
+
+
+def _grows(values: "array[int]") -> bool:
+    return all(map(int.__lt__, values, values[1:]))

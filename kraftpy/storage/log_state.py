@@ -1,0 +1,93 @@
+"""What a log knows of itself beside its batches: the file `log-state`.
+
+- `start_offset`: records before it are gone, even where their bytes are still there.
+- `recovery_point` (offset and the position in its segment): every byte before it has been synced,
+  so damage there is damage, never a torn write.
+- `boot_id`: the boot in which it was written.
+
+Two slots are written in turn, each with a sequence number and a CRC: a torn write leaves the other.
+A raised recovery point is written without an fsync of its own (after a power loss an older one is
+still true); a lowered one, or a moved start offset, is synced before anything relies on it.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+from kraftpy.storage.file_layer import File, FileLayer
+
+FILE_NAME: Final = "log-state"
+_SLOT: Final = struct.Struct(">QqqqI")
+# A sector each: a torn sector write takes one slot only.
+_SLOT_BYTES: Final = 512
+_CRC: Final = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """One state of the file."""
+
+    start_offset: int
+    recovery_point: int
+    recovery_position: int
+    boot: int
+
+
+class LogStateFile:
+    """The file, open for as long as its log is."""
+
+    def __init__(self, files: FileLayer, path: str) -> None:
+        self._boot = boot_number(files.boot_id())
+        self._file: File | None = None
+        self._files = files
+        self._path = path
+        self._sequence = 0
+
+    def load(self) -> LogState | None:
+        """The newest whole slot; None if there is none. Writes nothing."""
+        state = None
+        if self._files.exists(self._path):
+            raw = self._files.read_whole(self._path)
+            for at in (0, _SLOT_BYTES):
+                found = _parse(raw[at : at + _SLOT.size + _CRC.size])
+                if found is not None and found[0] > self._sequence:
+                    self._sequence, state = found
+        return state
+
+    @property
+    def boot(self) -> int:
+        return self._boot
+
+    def write(
+        self, start_offset: int, recovery_point: int, recovery_position: int, *, sync: bool
+    ) -> None:
+        """Put a new state into the older slot."""
+        if self._file is None:
+            self._file = self._files.open(self._path)
+        self._sequence += 1
+        body = _SLOT.pack(
+            self._sequence, start_offset, recovery_point, recovery_position, self._boot
+        )
+        self._file.write(self._sequence % 2 * _SLOT_BYTES, [body + _CRC.pack(zlib.crc32(body))])
+        if sync:
+            self._file.sync()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def boot_number(boot_id: str) -> int:
+    """The boot's id in 32 bits; 0 stands for an unknown boot and equals nothing."""
+    return zlib.crc32(boot_id.encode()) if boot_id else 0
+
+
+def _parse(raw: bytes) -> tuple[int, LogState] | None:
+    if len(raw) < _SLOT.size + _CRC.size:
+        return None
+    if zlib.crc32(raw[: _SLOT.size]) != _CRC.unpack_from(raw, _SLOT.size)[0]:
+        return None
+    sequence, start_offset, recovery_point, recovery_position, boot = _SLOT.unpack_from(raw)
+    return sequence, LogState(start_offset, recovery_point, recovery_position, boot)

@@ -1,0 +1,116 @@
+"""`kraftpy dev` as a user runs it: a process, a signal, and what is left behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ANSWER_TIMEOUT_S = 60
+
+
+@contextmanager
+def dev(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running `kraftpy dev` and what it printed until it was ready."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("KRAFTPY_")}
+    with subprocess.Popen(
+        [sys.executable, "-c", "from kraftpy.cli.main import main; main()", "dev", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**clean, **variables},
+    ) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "Ctrl-C" in line:
+                break
+        try:
+            yield process, "".join(lines)
+        finally:
+            process.kill()
+
+
+def stop(process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) -> str:
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=ANSWER_TIMEOUT_S)
+    assert process.returncode == 0, errors
+    return errors
+
+
+def printed_directory(text: str) -> Path:
+    match = re.search(r"data directory +(\S+)", text)
+    assert match, text
+    return Path(match[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly_and_takes_the_temporary_directory(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    with dev(TMPDIR=str(tmp_path)) as (process, printed):
+        directory = printed_directory(printed)
+        assert "temporary" in printed
+        assert "controllers and brokers are not there yet" in printed
+        assert (directory / "__cluster_metadata-0").is_dir()
+        assert directory.parent == tmp_path
+        stop(process, number)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_named_data_directory_is_made_and_stays(tmp_path: Path) -> None:
+    wanted = tmp_path / "a" / "b"
+    with dev("--data-dir", str(wanted)) as (process, printed):
+        assert printed_directory(printed) == wanted
+        assert "temporary" not in printed
+        stop(process)
+    assert (wanted / "__cluster_metadata-0").is_dir()
+
+
+def test_flag_beats_environment_beats_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(f'[data]\ndir = "{tmp_path}/file"\n')
+    by_file = {"KRAFTPY_CONFIG": str(file)}
+    by_environment = {**by_file, "KRAFTPY_DATA_DIR": f"{tmp_path}/environment"}
+    flag = ("--set", f"data.dir={tmp_path}/flag")
+    runs = (
+        ("file", (), by_file),
+        ("environment", (), by_environment),
+        ("flag", flag, by_environment),
+    )
+    for winner, arguments, variables in runs:
+        with dev(*arguments, **variables) as (process, printed):
+            assert printed_directory(printed) == tmp_path / winner
+            stop(process)
+
+
+def test_events_are_json_when_stderr_is_no_terminal(tmp_path: Path) -> None:
+    with dev("--data-dir", str(tmp_path)) as (process, _):
+        errors = stop(process)
+    events = [json.loads(line) for line in errors.splitlines()]
+    assert [event["event"] for event in events] == ["dev_started", "dev_stopped"]
+    assert events[-1]["signal"] == "SIGTERM"
+
+
+def test_events_are_text_when_asked_for_and_absent_above_their_level(tmp_path: Path) -> None:
+    with dev("--data-dir", str(tmp_path), "--log-format", "text") as (process, _):
+        assert "INFO kraftpy.cli.dev event=dev_stopped signal=SIGTERM" in stop(process)
+    with dev("--data-dir", str(tmp_path), "--log-level", "warning") as (process, _):
+        assert stop(process) == ""
+
+
+def test_a_data_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with dev("--data-dir", str(tmp_path / "file" / "x")) as (process, printed):
+        _, errors = process.communicate(timeout=ANSWER_TIMEOUT_S)
+    assert (process.returncode, printed) == (2, "")
+    assert errors == (
+        f"kraftpy: data.dir: cannot create directory {tmp_path}/file/x: Not a directory\n"
+    )

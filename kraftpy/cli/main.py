@@ -37,10 +37,10 @@ ENTRIES: Final = (
 class LazyGroup(click.Group):
     """A group whose commands are the entries above; the attribute has the command's name."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return [entry.name for entry in ENTRIES]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for entry in ENTRIES:
             if entry.name == cmd_name:
                 command = getattr(importlib.import_module(entry.module), entry.name)
@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
                 error.command_name, possibilities=self.list_commands(ctx), ctx=ctx
             ) from None
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section in dict.fromkeys(entry.section for entry in ENTRIES):
             with formatter.section(section):
                 rows = [(entry.name, entry.help) for entry in ENTRIES if entry.section == section]

@@ -6,6 +6,7 @@ to it) but never lags behind it.
 """
 
 from bisect import bisect_right
+from itertools import pairwise
 from typing import Final
 
 from kraftpy.errors import StorageError
@@ -114,7 +115,7 @@ def parse_checkpoint(content: bytes) -> list[tuple[int, int]]:
         entries = [(int(epoch), int(start)) for epoch, start in map(str.split, lines[:-1])]
     except ValueError:
         raise StorageError("leader-epoch-checkpoint is malformed") from None
-    for (epoch, start), (next_epoch, next_start) in zip(entries, entries[1:], strict=False):
+    for (epoch, start), (next_epoch, next_start) in pairwise(entries):
         if not (0 <= epoch < next_epoch and 0 <= start < next_start):
             raise StorageError("leader-epoch-checkpoint does not grow")
     return entries

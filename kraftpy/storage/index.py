@@ -21,7 +21,7 @@ TIME_ENTRY_BYTES: Final = 12
 class OffsetIndex:
     """Offset to position, for one segment."""
 
-    __slots__ = ("_base_offset", "_files", "_offsets", "_path", "_positions", "_written")
+    __slots__ = ("_base_offset", "_files", "_offsets", "_path", "_positions", "_stale", "_written")
 
     def __init__(self, files: FileLayer, path: str, base_offset: int) -> None:
         self._files = files
@@ -30,6 +30,7 @@ class OffsetIndex:
         self._offsets = array("I")
         self._positions = array("I")
         self._written = 0  # Entries that the file already holds.
+        self._stale = True  # Whether the file may hold others behind them.
 
     def load(self, segment_bytes: int) -> bool:
         """Read the file; False if it is missing or cannot belong to such a segment."""
@@ -48,6 +49,7 @@ class OffsetIndex:
             return False
         self._offsets, self._positions = offsets, positions
         self._written = len(offsets)
+        self._stale = False
         return True
 
     def append(self, last_offset: int, position: int) -> None:
@@ -56,6 +58,11 @@ class OffsetIndex:
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    @property
+    def unwritten(self) -> int:
+        """Entries that only memory holds."""
+        return len(self._offsets) - self._written
 
     def last_position(self) -> int:
         return self._positions[-1] if self._positions else 0
@@ -75,17 +82,15 @@ class OffsetIndex:
         keep = bisect_right(self._positions, position - 1) if position > 0 else 0
         del self._offsets[keep:]
         del self._positions[keep:]
-        if self._written > keep:
-            self._rewrite()
+        self._written = min(self._written, keep)
+        self._stale = True
 
     def clear(self) -> None:
-        del self._offsets[:]
-        del self._positions[:]
-        self._rewrite()
+        self.cut(0)
 
     def write(self) -> None:
         """Hand the new entries to the file. Not synced: a crash costs a rebuild, no more."""
-        if self._written == len(self._offsets) and self._written:
+        if self._written == len(self._offsets) and not self._stale:
             return
         flat = array("I")
         for offset, position in zip(
@@ -96,21 +101,18 @@ class OffsetIndex:
         if sys.byteorder == "little":
             flat.byteswap()
         file = self._files.open(self._path)
+        if self._stale:
+            file.truncate(self._written * OFFSET_ENTRY_BYTES)
         file.write(self._written * OFFSET_ENTRY_BYTES, [flat.tobytes()])
         file.close()
         self._written = len(self._offsets)
-
-    def _rewrite(self) -> None:
-        file = self._files.open(self._path)
-        file.truncate(0)
-        file.close()
-        self._written = 0
+        self._stale = False
 
 
 class TimeIndex:
     """Timestamp to offset, for one segment."""
 
-    __slots__ = ("_base_offset", "_files", "_offsets", "_path", "_timestamps", "_written")
+    __slots__ = ("_base_offset", "_files", "_offsets", "_path", "_stale", "_timestamps", "_written")
 
     def __init__(self, files: FileLayer, path: str, base_offset: int) -> None:
         self._files = files
@@ -119,6 +121,7 @@ class TimeIndex:
         self._timestamps = array("q")
         self._offsets = array("I")
         self._written = 0
+        self._stale = True
 
     def load(self) -> bool:
         """Read the file; False if it is missing or its entries do not grow."""
@@ -135,6 +138,7 @@ class TimeIndex:
             return False
         self._timestamps, self._offsets = timestamps, offsets
         self._written = len(timestamps)
+        self._stale = False
         return True
 
     def append(self, timestamp: int, offset: int) -> None:
@@ -163,16 +167,15 @@ class TimeIndex:
             keep -= 1
         del self._offsets[keep:]
         del self._timestamps[keep:]
-        if self._written > keep:
-            self._rewrite()
+        self._written = min(self._written, keep)
+        self._stale = True
 
     def clear(self) -> None:
         self.cut(self._base_offset)
-        self._rewrite()
 
     def write(self) -> None:
         """Hand the new entries to the file, unsynced."""
-        if self._written == len(self._offsets) and self._written:
+        if self._written == len(self._offsets) and not self._stale:
             return
         raw = b"".join(
             timestamp.to_bytes(8, "big", signed=True) + offset.to_bytes(4, "big")
@@ -181,15 +184,12 @@ class TimeIndex:
             )
         )
         file = self._files.open(self._path)
+        if self._stale:
+            file.truncate(self._written * TIME_ENTRY_BYTES)
         file.write(self._written * TIME_ENTRY_BYTES, [raw])
         file.close()
         self._written = len(self._offsets)
-
-    def _rewrite(self) -> None:
-        file = self._files.open(self._path)
-        file.truncate(0)
-        file.close()
-        self._written = 0
+        self._stale = False
 
 
 def _grows(values: "array[int]") -> bool:

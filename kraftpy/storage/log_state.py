@@ -62,9 +62,11 @@ class LogStateFile:
     def write(
         self, start_offset: int, recovery_point: int, recovery_position: int, *, sync: bool
     ) -> None:
-        """Put a new state into the older slot."""
+        """Put a new state into the older slot, or, synced, into both: none older is left."""
         if self._file is None:
             self._file = self._files.open(self._path)
+        if sync:
+            self.write(start_offset, recovery_point, recovery_position, sync=False)
         self._sequence += 1
         body = _SLOT.pack(
             self._sequence, start_offset, recovery_point, recovery_position, self._boot

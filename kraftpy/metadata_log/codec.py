@@ -82,7 +82,8 @@ def _unpack_reason(error: Exception) -> str:
         return f"{len(error.extra)} bytes after the end of the record"
     if isinstance(error, UnicodeDecodeError):
         return "a string is not valid UTF-8"
-    if "incomplete" in str(error):
+    # A length beyond the bytes at hand is refused at once, before anything is allocated for it.
+    if "incomplete" in str(error) or "exceeds max_" in str(error):
         return "the bytes end before the record does"
     return f"the bytes are not msgpack ({str(error) or type(error).__name__})"
 

@@ -241,7 +241,7 @@ class BrokerRegistrationChangeRecord(Record):
     broker_id: BrokerId
     broker_epoch: I64
     fenced: I8 = UNCHANGED
-    in_controlled_shutdown: I8 = since(1, default=0)
+    in_controlled_shutdown: I8 = since(1, default=UNCHANGED)  # noqa: RUF009
     log_dirs: tuple[Uuid, ...] | None = since(2, default=None)
     cordoned_log_dirs: tuple[Uuid, ...] | None = since(3, default=None)
 

@@ -1,0 +1,1 @@
+"""Measurements, side by side with a plain baseline in the same run."""

@@ -48,8 +48,8 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int, *, durably: bool = True) -> None:
-        """An epoch begins here. Nothing happens if it is the latest already."""
-        if self._epochs and epoch <= self._epochs[-1]:
+        """An epoch begins here. Nothing happens if it is the latest already, or none."""
+        if epoch <= self.latest:
             return
         while self._starts and self._starts[-1] >= start_offset:
             # An epoch that wrote nothing: its successor takes the same place.
@@ -69,15 +69,17 @@ class LeaderEpochs:
             if durably:
                 self.write()
 
-    def cut_start(self, start_offset: int) -> None:
+    def cut_start(self, start_offset: int, end_offset: int, *, durably: bool = True) -> None:
         """The log begins later now: keep the epoch that covers the new start, from there on."""
         at = bisect_right(self._starts, start_offset) - 1
-        if at < 0 or (at == 0 and self._starts[0] == start_offset):
+        if at < 0 or (at == 0 and self._starts[0] == start_offset < end_offset):
             return
         del self._epochs[:at]
         del self._starts[:at]
         self._starts[0] = start_offset
-        self.write()
+        self.cut_end(end_offset, durably=False)
+        if durably:
+            self.write()
 
     def clear(self) -> None:
         self._epochs.clear()

@@ -67,23 +67,31 @@ class OffsetIndex:
     def last_position(self) -> int:
         return self._positions[-1] if self._positions else 0
 
-    def lookup(self, offset: int) -> int:
-        """A position at or before the batch that holds `offset`."""
-        at = bisect_right(self._offsets, offset - self._base_offset) - 1
-        return self._positions[at] if at >= 0 else 0
+    def last_offset(self) -> int:
+        """The last offset of the batch at `last_position`; before the segment if there is none."""
+        return (self._offsets[-1] if self._offsets else -1) + self._base_offset
 
-    def batch_start_before(self, position: int) -> int:
-        """The last indexed batch start at or before `position`."""
-        at = bisect_right(self._positions, position) - 1
-        return self._positions[at] if at >= 0 else 0
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """(last offset, position) of an indexed batch at or before the one that holds `offset`."""
+        return self._entry(bisect_right(self._offsets, offset - self._base_offset) - 1)
+
+    def lookup_position(self, position: int) -> tuple[int, int]:
+        """(last offset, position) of the last indexed batch that starts at or before `position`."""
+        return self._entry(bisect_right(self._positions, position) - 1)
+
+    def _entry(self, at: int) -> tuple[int, int]:
+        if at < 0:
+            return self._base_offset - 1, 0
+        return self._offsets[at] + self._base_offset, self._positions[at]
 
     def cut(self, position: int) -> None:
         """Forget the batches at or behind `position`."""
         keep = bisect_right(self._positions, position - 1) if position > 0 else 0
         del self._offsets[keep:]
         del self._positions[keep:]
-        self._written = min(self._written, keep)
-        self._stale = True
+        if keep < self._written:
+            self._written = keep
+            self._stale = True
 
     def clear(self) -> None:
         self.cut(0)
@@ -155,10 +163,10 @@ class TimeIndex:
             return None
         return self._timestamps[-1], self._offsets[-1] + self._base_offset
 
-    def lookup(self, timestamp: int) -> int:
-        """An offset before which every record is older than `timestamp`."""
+    def lookup(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry before `timestamp`: up to its offset, every record is older."""
         at = bisect_right(self._timestamps, timestamp - 1) - 1
-        return self._offsets[at] + self._base_offset if at >= 0 else self._base_offset
+        return (self._timestamps[at], self._offsets[at] + self._base_offset) if at >= 0 else None
 
     def cut(self, end_offset: int) -> None:
         """Forget what speaks of `end_offset` and after."""
@@ -167,8 +175,9 @@ class TimeIndex:
             keep -= 1
         del self._offsets[keep:]
         del self._timestamps[keep:]
-        self._written = min(self._written, keep)
-        self._stale = True
+        if keep < self._written:
+            self._written = keep
+            self._stale = True
 
     def clear(self) -> None:
         self.cut(self._base_offset)

@@ -22,6 +22,7 @@ _SLOT: Final = struct.Struct(">QqqqI")
 # A sector each: a torn sector write takes one slot only.
 _SLOT_BYTES: Final = 512
 _CRC: Final = struct.Struct(">I")
+_UNKNOWN_BOOT: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ class LogStateFile:
                     self._sequence, state = found
         return state
 
-    @property
-    def boot(self) -> int:
-        return self._boot
+    def is_of_this_boot(self, state: LogState) -> bool:
+        """Whether the machine is known not to have restarted since `state` was written."""
+        return state.boot == self._boot != _UNKNOWN_BOOT
 
     def write(
         self, start_offset: int, recovery_point: int, recovery_position: int, *, sync: bool
@@ -82,8 +83,8 @@ class LogStateFile:
 
 
 def boot_number(boot_id: str) -> int:
-    """The boot's id in 32 bits; 0 stands for an unknown boot and equals nothing."""
-    return zlib.crc32(boot_id.encode()) if boot_id else 0
+    """The boot's id in 32 bits."""
+    return zlib.crc32(boot_id.encode()) if boot_id else _UNKNOWN_BOOT
 
 
 def _parse(raw: bytes) -> tuple[int, LogState] | None:

@@ -23,7 +23,6 @@ from kraftpy.storage.scan import scan_batches
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
-DELETED_SUFFIX: Final = ".deleted"
 # A segment's offsets are kept relative to its base in 31 bits, as Kafka does.
 _OFFSET_SPAN_MAX: Final = (1 << 31) - 1
 _INDEX_ENTRIES_UNWRITTEN_MAX: Final = 64
@@ -31,12 +30,12 @@ _INDEX_ENTRIES_UNWRITTEN_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentConfig:
-    """When a segment is full, and how sparse its indexes are."""
+    """When a segment is full, and how sparse its indexes are. The defaults are Kafka's."""
 
-    segment_bytes: int
-    segment_ms: int
-    index_interval_bytes: int
-    index_bytes_max: int
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * 24 * 3_600_000
+    index_interval_bytes: int = 4096
+    index_bytes_max: int = 10 * 1024 * 1024
 
 
 def segment_name(base_offset: int) -> str:
@@ -65,23 +64,31 @@ class Segment:
 
     # -- writing --------------------------------------------------------------------------
 
-    def must_roll_before(self, header: BatchHeader) -> bool:
-        """Whether this batch belongs into a new segment."""
-        if self.size == 0:
+    def must_roll_before(
+        self, header: BatchHeader, pending_bytes: int = 0, first_pending: BatchHeader | None = None
+    ) -> bool:
+        """Whether this batch belongs into a new segment; pending ones go into this one first."""
+        if self.size + pending_bytes == 0:
             return False
         config = self._config
+        # At most one index entry per interval, and one more for where the last interval stands.
+        entries = pending_bytes // max(config.index_interval_bytes, 1) + 2
+        if self.size == 0 and first_pending is not None:
+            first_timestamp = first_pending.max_timestamp
+        else:
+            first_timestamp = self.first_timestamp()
         return (
-            self.size + header.size > config.segment_bytes
+            self.size + pending_bytes + header.size > config.segment_bytes
             or header.last_offset - self.base_offset > _OFFSET_SPAN_MAX
-            or (len(self.index) + 1) * OFFSET_ENTRY_BYTES > config.index_bytes_max
-            or (len(self.times) + 2) * TIME_ENTRY_BYTES > config.index_bytes_max
-            or header.max_timestamp - self.first_timestamp() > config.segment_ms
+            or (len(self.index) + entries) * OFFSET_ENTRY_BYTES > config.index_bytes_max
+            or (len(self.times) + entries) * TIME_ENTRY_BYTES > config.index_bytes_max
+            or header.max_timestamp - first_timestamp > config.segment_ms
         )
 
     def first_timestamp(self) -> int:
         """The first batch's timestamp: the segment's age is counted from it."""
         if self._first_timestamp is None:
-            self._first_timestamp = self._header_at(0).max_timestamp
+            self._first_timestamp = self.header_at(0).max_timestamp
         return self._first_timestamp
 
     def write(self, buffers: list[Buffer], headers: list[BatchHeader]) -> None:
@@ -114,40 +121,38 @@ class Segment:
             self.times.write()
 
     def sync(self) -> None:
+        """Make the batches durable. May run beside `write`: what comes meanwhile is dirty again."""
         if self.dirty:
-            self.file.sync()
             self.dirty = False
+            self.file.sync()
 
     # -- opening and cutting --------------------------------------------------------------
 
     def load_indexes(self, scan_from: int) -> int:
-        """Load the indexes up to `scan_from` and say where a scan must begin.
+        """Load the indexes up to `scan_from` and say where a scan must begin, to `note` the rest.
 
-        Changes no file. Entries behind that position are forgotten: the scan notes them again.
+        Changes no file. Where an index is missing or does not fit, that is the beginning.
         """
-        if not (self.index.load(self.size) and self.times.load()):
-            self.index.clear()
-            self.times.clear()
-            return 0
-        start = self.index.batch_start_before(scan_from)
-        if not self._indexed_batch_is_whole(start):
-            self.index.clear()
-            self.times.clear()
-            return 0
-        if scan_from >= self.size and start == self.index.last_position():
-            self._recall_timestamps()
-            if len(self.index) == 0 or self.times.last() is not None:
-                return start if self.times.last() is None else self.size
-        self.index.cut(start)
-        self.times.cut(self._header_at(start).base_offset if start < self.size else 0)
-        self._recall_timestamps()
-        return start
+        self.max_timestamp = NO_TIMESTAMP
+        self._bytes_since_entry = 0
+        if self.index.load(self.size) and self.times.load():
+            self.index.cut(scan_from + 1)
+            position = self.index.last_position()
+            if position == 0 or self._entry_is_true():
+                self.times.cut(self.index.last_offset() + 1)
+                self._recall_timestamps()
+                return position
+        self.index.clear()
+        self.times.clear()
+        return 0
 
-    def _indexed_batch_is_whole(self, position: int) -> bool:
-        if position == 0:
-            return True
-        head = self.file.read(position, HEADER_BYTES)
-        return len(head) == HEADER_BYTES and header_damage(read_header(head)) is None
+    def _entry_is_true(self) -> bool:
+        """Whether the last index entry leads to the batch that it names."""
+        head = self.file.read(self.index.last_position(), HEADER_BYTES)
+        if len(head) < HEADER_BYTES:
+            return False
+        header = read_header(head)
+        return header_damage(header) is None and header.last_offset == self.index.last_offset()
 
     def _recall_timestamps(self) -> None:
         last = self.times.last()
@@ -182,7 +187,7 @@ class Segment:
         start = self.index.last_position()
         self._bytes_since_entry = 0
         while start < self.size:
-            header = self._header_at(start)
+            header = self.header_at(start)
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp = header.max_timestamp
                 self._max_timestamp_offset = header.last_offset
@@ -193,12 +198,9 @@ class Segment:
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that ends at or behind `offset`, or None if all end before it."""
-        position = self.index.lookup(offset)
-        if position and self._header_at(position).base_offset > offset:
-            self.rebuild_indexes()  # The entry points too far: never trust the rest.
-            position = self.index.lookup(offset)
+        position = self._checked(*self.index.lookup(offset))
         while position < self.size:
-            header = self._header_at(position)
+            header = self.header_at(position)
             if header.last_offset >= offset:
                 return position, header
             position += header.size
@@ -208,31 +210,53 @@ class Segment:
         """The last batch boundary at or before `limit`, not before `start`."""
         if limit >= self.size:
             return self.size
-        position = max(start, self.index.batch_start_before(limit))
+        position = max(start, self._checked(*self.index.lookup_position(limit)))
         while position < self.size:
-            after = position + self._header_at(position).size
+            after = position + self.header_at(position).size
             if after > limit:
                 break
             position = after
+        return position
+
+    def _checked(self, last_offset: int, position: int) -> int:
+        """The position of an index entry if it is true; if not, all of them are made anew."""
+        if position == 0:
+            return 0
+        head = self.file.read(position, HEADER_BYTES)
+        header = read_header(head) if len(head) == HEADER_BYTES else None
+        if header is None or header_damage(header) or header.last_offset != last_offset:
+            self.rebuild_indexes()
+            return 0  # Correct, if slow: the next lookup has the new index.
         return position
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> int | None:
         """Where the first batch stands that may hold a record at or after `timestamp`."""
         if self.max_timestamp < timestamp:
             return None
-        found = self.find(max(from_offset, self.times.lookup(timestamp)))
+        found = self.find(max(from_offset, self._checked_time(timestamp)))
         position = found[0] if found else self.size
         while position < self.size:
-            header = self._header_at(position)
+            header = self.header_at(position)
             if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
                 return position
             position += header.size
         return None
 
-    def read_batch(self, position: int) -> bytes:
-        return self.file.read(position, self._header_at(position).size)
+    def _checked_time(self, timestamp: int) -> int:
+        """An offset before which all is older, from the time index if its entry is true."""
+        entry = self.times.lookup(timestamp)
+        if entry is None:
+            return self.base_offset
+        found = self.find(entry[1])
+        if found is None or (found[1].max_timestamp, found[1].last_offset) != entry:
+            self.rebuild_indexes()
+            return self.base_offset
+        return entry[1]
 
-    def _header_at(self, position: int) -> BatchHeader:
+    def read_batch(self, position: int) -> bytes:
+        return self.file.read(position, self.header_at(position).size)
+
+    def header_at(self, position: int) -> BatchHeader:
         head = self.file.read(position, HEADER_BYTES)
         if len(head) < HEADER_BYTES:
             raise CorruptRecord(self.file.path, position, self.base_offset, "the file is too short")
@@ -252,5 +276,4 @@ class Segment:
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             path = self._stem + suffix
             if self._files.exists(path):
-                self._files.rename(path, path + DELETED_SUFFIX)
-                self._files.remove(path + DELETED_SUFFIX)
+                self._files.remove(path)

@@ -1,0 +1,494 @@
+"""One log: segments of record batches in a directory, as Kafka keeps them.
+
+What always holds:
+- offsets are contiguous and epochs never go back, from `start_offset` to `end_offset` (exclusive).
+- a request is checked whole before any of it is written, and visible only once all of it is.
+- after `flush` returned, everything before the `end_offset` of that moment survives a power loss,
+  and is found again or missed loudly; nothing that `truncate_to` removed ever comes back.
+- after a write or fsync that failed, the log refuses every further change: what the page cache
+  holds is then unknown, and a second fsync would only seem to help.
+
+One thread changes a log; `flush` may run in another one meanwhile. A read gives a slice of a file,
+valid for as long as it is held, even if its segment is deleted.
+"""
+
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kraftpy.clock import Clock
+from kraftpy.errors import DiskFault, OffsetOutOfRange, StorageError
+from kraftpy.storage.epochs import FILE_NAME as EPOCHS_FILE
+from kraftpy.storage.epochs import LeaderEpochs
+from kraftpy.storage.file_layer import Buffer, File, FileLayer
+from kraftpy.storage.log_state import FILE_NAME as STATE_FILE
+from kraftpy.storage.log_state import LogStateFile
+from kraftpy.storage.record_batch import BatchHeader, iter_records
+from kraftpy.storage.recovery import Recovery
+from kraftpy.storage.request import PlacedBatch, Request, check_replicated, check_request
+from kraftpy.storage.retention import SegmentFacts, count_deletable
+from kraftpy.storage.scan import scan_batches
+from kraftpy.storage.segment import Segment, SegmentConfig
+from kraftpy.types import NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """How one log behaves. The defaults are Kafka's for a partition; None is "never"."""
+
+    segment: SegmentConfig = field(default_factory=SegmentConfig)
+    batch_bytes_max: int = 1_048_588
+    flush_interval_messages: int | None = None  # 1: every append is durable when it returns.
+    flush_interval_ms: int | None = None
+    retention_bytes: int | None = None
+    retention_ms: int | None = 7 * 24 * 3_600_000
+    verify_all: bool = False  # At opening, check every batch and not only those behind the mark.
+
+
+class Appended(NamedTuple):
+    """Where a request's batches stand in the log."""
+
+    base_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """Whole batches in a file: for sendfile, or as bytes."""
+
+    file: File | None
+    position: int
+    count: int
+
+    def read(self) -> bytes:
+        return self.file.read(self.position, self.count) if self.file and self.count else b""
+
+
+class _Mark(NamedTuple):
+    """The recovery point: what is before it has been synced."""
+
+    offset: int
+    position: int  # In the segment that held the end at that moment.
+
+
+class _End(NamedTuple):
+    """The end of the log. One tuple, so that `flush` in another thread sees it whole."""
+
+    offset: int
+    segment: Segment
+    position: int
+
+
+class Log:
+    """A log, open for appending. Close it: what it leaves is then found without a scan."""
+
+    def __init__(
+        self, files: FileLayer, directory: str, config: LogConfig, clock: Clock, start_offset: int
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self._files = files
+        self._clock = clock
+        self._state = LogStateFile(files, os.path.join(directory, STATE_FILE))
+        self.epochs = LeaderEpochs(files, os.path.join(directory, EPOCHS_FILE))
+        recovery = Recovery(files, directory, config.segment, self._state, self.epochs)
+        recovery.survey(new_start_offset=start_offset, verify_all=config.verify_all)
+        recovery.repair()
+        self._segments = recovery.segments
+        self._bases = [segment.base_offset for segment in self._segments]
+        self.start_offset = recovery.start_offset
+        self._end = _End(recovery.end_offset, self._segments[-1], self._segments[-1].size)
+        self._mark = _Mark(recovery.end_offset, self._segments[-1].size)
+        self._flushed_ms = clock.monotonic_ms()
+        self._names_changed = True  # An empty last segment may not be in the directory for good.
+        self._closed: str | None = None
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(
+        cls,
+        files: FileLayer,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        start_offset: int = 0,
+    ) -> "Log":
+        """Open a directory and repair what a crash left; a new log begins at `start_offset`.
+
+        CorruptRecord if anything but a torn tail is wrong; nothing was changed then.
+        """
+        try:
+            files.make_directory(directory)
+            return cls(files, directory, config, clock, start_offset)
+        except OSError as error:
+            raise DiskFault(f"cannot open the log in {directory}: {error}") from error
+
+    # -- what there is --------------------------------------------------------------------
+
+    @property
+    def end_offset(self) -> int:
+        return self._end.offset
+
+    @property
+    def flushed_end_offset(self) -> int:
+        """Everything before it survives a power loss."""
+        return self._mark.offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_bases(self) -> tuple[int, ...]:
+        return tuple(self._bases)
+
+    # -- appending ------------------------------------------------------------------------
+
+    def check(self, data: Buffer) -> Request:
+        """A request as `append_all` takes it; InvalidBatch if any of its batches is not whole.
+
+        Offsets and epoch will be stamped in place, unless the buffer is read-only.
+        """
+        return check_request(data, self.config.batch_bytes_max)
+
+    def append(self, data: Buffer, epoch: int) -> Appended:
+        """Give the batches of one request the next offsets and this epoch, and write them."""
+        return self.append_all([self.check(data)], epoch)[0]
+
+    def append_all(self, requests: Sequence[Request], epoch: int) -> list[Appended]:
+        """Several requests with one write, and one fsync if the log flushes at every append."""
+        self._refuse_if_closed()
+        if epoch < self.epochs.latest:
+            raise StorageError(f"epoch {epoch} is older than the log's epoch {self.epochs.latest}")
+        offset = self.end_offset
+        placed: list[PlacedBatch] = []
+        appended = []
+        for request in requests:
+            placed += request.place(offset, epoch)
+            base_offset, offset = offset, placed[-1].header.end_offset
+            appended.append(Appended(base_offset, offset))
+        if placed:
+            self._write(placed)
+        return appended
+
+    def append_replicated(self, data: Buffer) -> Appended:
+        """Batches of another replica, as they are: they must continue this log."""
+        self._refuse_if_closed()
+        base_offset = self.end_offset
+        placed = check_replicated(
+            data, self.config.batch_bytes_max, base_offset, self.epochs.latest
+        )
+        self._write(placed)
+        return Appended(base_offset, self.end_offset)
+
+    def _write(self, placed: list[PlacedBatch]) -> None:
+        """Write checked batches, one write per segment, then show them."""
+        with self._fatal("append to"):
+            for header, _ in placed:
+                if header.leader_epoch > self.epochs.latest:
+                    # Durable before its first batch, so that no batch has an epoch unknown here.
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+            try:
+                self._write_groups(placed)
+            except OSError:
+                self._take_back()
+                raise
+        segment = self._segments[-1]
+        self._end = _End(placed[-1].header.end_offset, segment, segment.size)
+        messages = self.config.flush_interval_messages
+        if messages is not None and self.end_offset - self.flushed_end_offset >= messages:
+            self.flush()
+
+    def _write_groups(self, placed: list[PlacedBatch]) -> None:
+        headers: list[BatchHeader] = []
+        buffers: list[Buffer] = []
+        pending_bytes = 0
+        for header, data in placed:
+            first = headers[0] if headers else None
+            if self._segments[-1].must_roll_before(header, pending_bytes, first):
+                if headers:
+                    self._segments[-1].write(buffers, headers)
+                self._roll(header.base_offset)
+                headers, buffers, pending_bytes = [], [], 0
+            headers.append(header)
+            buffers.append(data)
+            pending_bytes += header.size
+        self._segments[-1].write(buffers, headers)
+
+    def _take_back(self) -> None:
+        """Free the bytes of a failed append if the disk lets us; recovery copes if not."""
+        with suppress(OSError):
+            self._remove_segments_after(self._end.segment)
+            self._end.segment.file.truncate(self._end.position)
+
+    def _roll(self, base_offset: int) -> None:
+        self._segments[-1].write_indexes(final=True)
+        segment = Segment(self._files, self.directory, base_offset, self.config.segment)
+        self._segments.append(segment)
+        self._bases.append(base_offset)
+        self._names_changed = True
+
+    # -- making durable -------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Make everything up to the end durable."""
+        self._refuse_if_closed()
+        with self._alone("flush"):
+            end = self._end
+            if end.offset <= self._mark.offset:
+                return
+            names_changed, self._names_changed = self._names_changed, False
+            # Oldest first: what survives of an unfinished flush has no gap.
+            for segment in [each for each in self._segments if each.dirty]:
+                segment.sync()
+            if names_changed:
+                self._files.sync_directory(self.directory)
+            # Seldom synced: should it be lost, an older mark is still true. Once per segment it
+            # is, to keep the part small that a power loss leaves without a mark.
+            self._set_mark(end.offset, end.position, sync=names_changed)
+            end.segment.write_indexes()
+            self._flushed_ms = self._clock.monotonic_ms()
+
+    def flush_if_due(self) -> bool:
+        """Flush if `flush_interval_ms` has passed since the last time."""
+        interval = self.config.flush_interval_ms
+        if interval is None or self._clock.monotonic_ms() - self._flushed_ms < interval:
+            return False
+        self.flush()
+        return True
+
+    # -- reading --------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: int,
+        bytes_max: int,
+        *,
+        end_offset: int | None = None,
+        first_batch_whole: bool = True,
+    ) -> LogSlice:
+        """Whole batches from the one that holds `offset` on, before `end_offset`, of one segment.
+
+        The first batch is given even if it is larger than `bytes_max`, so that a reader with a
+        small buffer gets on, unless `first_batch_whole` is off. Empty at the end.
+        """
+        self._check_range(offset)
+        end_offset = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        found = self._find(offset) if offset < end_offset else None
+        if found is None:
+            return LogSlice(None, 0, 0)
+        segment, position, header = found
+        if header.end_offset > end_offset:
+            return LogSlice(None, 0, 0)
+        limit = segment.size
+        if end_offset < self.end_offset:
+            beyond = segment.find(end_offset)
+            limit = beyond[0] if beyond else segment.size
+        if position + bytes_max < limit:
+            limit = segment.boundary_before(position, position + bytes_max)
+        if limit == position and first_batch_whole:
+            limit = position + header.size
+        return LogSlice(segment.file, position, limit - position)
+
+    def batches(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch from the one that holds `offset` to the end, CRC checked."""
+        self._check_range(offset)
+        found = self._find(offset)
+        if found is None:
+            return
+        segment, position, header = found
+        for each in self._segments[self._segments.index(segment) :]:
+            start = position if each is segment else 0
+            due = header.base_offset if each is segment else each.base_offset
+            for _, batch, data in scan_batches(each.file, start, each.size, due):
+                yield batch, data
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record at or after `timestamp`."""
+        for segment in self._segments:
+            position = segment.find_timestamp(timestamp, self.start_offset)
+            while position is not None and position < segment.size:
+                data = segment.read_batch(position)
+                for record in iter_records(data):
+                    if record.timestamp >= timestamp and record.offset >= self.start_offset:
+                        return record.offset, record.timestamp
+                position += len(data)
+        return None
+
+    def _check_range(self, offset: int) -> None:
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
+
+    def _find(self, offset: int) -> tuple[Segment, int, BatchHeader] | None:
+        if offset >= self.end_offset:
+            return None
+        segment = self._segments[bisect_right(self._bases, offset) - 1]
+        found = segment.find(offset)
+        assert found is not None
+        return segment, *found
+
+    # -- cutting --------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Remove the records from `offset` on, durably, and with them the batch that holds it.
+
+        The new end offset, which is smaller if `offset` was inside a batch.
+        """
+        self._refuse_if_closed()
+        if offset < self.start_offset:
+            raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
+        found = self._find(offset)
+        if found is None:
+            return self.end_offset
+        segment, position, header = found
+        with self._alone("truncate"):
+            if self._mark.offset > header.base_offset:
+                # First: a crash on the way must not look like synced records that went missing.
+                self._set_mark(header.base_offset, position, sync=True)
+            self._remove_segments_after(segment)
+            segment.cut(position, header.base_offset)
+            self.epochs.cut_end(header.base_offset)
+            self._end = _End(header.base_offset, segment, position)
+        if header.base_offset < self.start_offset:
+            # The start was inside the removed batch: no record is left, and none has its offset.
+            self.truncate_fully_and_start_at(self.start_offset)
+        return self.end_offset
+
+    def truncate_by_epoch(self, epoch: int, end_offset: int) -> int:
+        """Remove what a leader whose `epoch` ends at `end_offset` cannot have (KIP-101, KIP-279).
+
+        If this log does not know that epoch, it is cut where its largest smaller one ends, and
+        the leader must be asked again about that one. The new end offset.
+        """
+        own_epoch, own_end = self.epochs.end_offset_for(epoch, self.end_offset)
+        if own_epoch == NO_EPOCH:
+            target = end_offset  # No epochs were noted that far back: take the leader's word.
+        else:
+            target = min(own_end, end_offset) if own_epoch == epoch else own_end
+        return self.truncate_to(max(target, self.start_offset))
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything, durably, and go on at `offset`, as after loading a snapshot."""
+        self._refuse_if_closed()
+        with self._alone("truncate"):
+            # Emptied at its old place first: a crash on the way leaves an empty log, never a
+            # mixture of the old records and the new start.
+            first = self._segments[0]
+            self._set_mark(min(self._mark.offset, first.base_offset), 0, sync=True)
+            self._remove_segments_after(first)
+            first.cut(0, first.base_offset)
+            self.epochs.clear()
+            self.epochs.write()
+            self.start_offset = offset
+            self._set_mark(0, 0, sync=True)
+            first.remove()
+            segment = Segment(self._files, self.directory, offset, self.config.segment)
+            self._segments, self._bases = [segment], [offset]
+            self._files.sync_directory(self.directory)
+            self._end = _End(offset, segment, 0)
+
+    def _remove_segments_after(self, last: Segment) -> None:
+        """From the end backwards, so that a crash on the way leaves no gap."""
+        if self._segments[-1] is last:
+            return
+        while self._segments[-1] is not last:
+            self._bases.pop()
+            self._segments.pop().remove()
+        self._files.sync_directory(self.directory)
+
+    # -- retention ------------------------------------------------------------------------
+
+    def move_start_offset(self, offset: int) -> None:
+        """Records before `offset` are gone from now on; `delete_old_segments` frees their bytes."""
+        self._refuse_if_closed()
+        if offset > self.end_offset:
+            raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
+        if offset <= self.start_offset:
+            return
+        with self._alone("move the start of"):
+            self.start_offset = offset
+            self._set_mark(*self._mark, sync=True)
+            self.epochs.cut_start(offset, self.end_offset)
+
+    def delete_old_segments(self, *, upto: int | None = None) -> int:
+        """Remove the oldest segments by size, age and start offset; how many there were.
+
+        None that holds a record at or behind `upto` goes (the high watermark, or the end of the
+        newest snapshot), nor does an active one with records that must stay.
+        """
+        self._refuse_if_closed()
+        upto = self.end_offset if upto is None else min(upto, self.end_offset)
+        count = self._count_deletable(upto)
+        if count == 0:
+            return 0
+        with self._alone("delete segments of"):
+            if count == len(self._segments):
+                self._roll(self.end_offset)
+                self._end = _End(self.end_offset, self._segments[-1], 0)
+            start_offset = max(self.start_offset, self._bases[count])
+            self.start_offset = start_offset
+            # First: without it, missing segments would look like a loss.
+            self._set_mark(*self._mark, sync=True)
+            removed, self._segments = self._segments[:count], self._segments[count:]
+            del self._bases[:count]
+            for segment in removed:
+                segment.remove()
+            self._files.sync_directory(self.directory)
+            self.epochs.cut_start(start_offset, self.end_offset)
+        return count
+
+    def _count_deletable(self, upto: int) -> int:
+        ends = [*self._bases[1:], self.end_offset]
+        return count_deletable(
+            [
+                SegmentFacts(end_offset, segment.size, segment.max_timestamp)
+                for segment, end_offset in zip(self._segments, ends, strict=True)
+            ],
+            retention_bytes=self.config.retention_bytes,
+            retention_ms=self.config.retention_ms,
+            now_ms=self._clock.now_ms(),
+            start_offset=self.start_offset,
+            upto=upto,
+        )
+
+    # -- the end --------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Flush and let go of the files. A log that failed only lets go of them."""
+        if self._closed is None:
+            self.flush()
+            with self._alone("close"):
+                self._segments[-1].write_indexes(final=True)
+                self._set_mark(*self._mark, sync=True)
+            self._closed = "closed"
+        for segment in self._segments:
+            segment.close()
+        self._state.close()
+
+    def _set_mark(self, offset: int, position: int, *, sync: bool) -> None:
+        self._state.write(self.start_offset, offset, position, sync=sync)
+        self._mark = _Mark(offset, position)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed is not None:
+            raise DiskFault(f"the log in {self.directory} is {self._closed}")
+
+    @contextmanager
+    def _alone(self, doing: str) -> Iterator[None]:
+        """Not beside a flush in another thread: both write the mark."""
+        with self._lock, self._fatal(doing):
+            yield
+
+    @contextmanager
+    def _fatal(self, doing: str) -> Iterator[None]:
+        """An error of the disk ends this log: nobody knows what of it is there."""
+        try:
+            yield
+        except OSError as error:
+            self._closed = f"failed ({error})"
+            raise DiskFault(f"cannot {doing} the log in {self.directory}: {error}") from error

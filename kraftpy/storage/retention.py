@@ -1,0 +1,43 @@
+"""Which of a log's oldest segments may go. Pure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kraftpy.storage.record_batch import NO_TIMESTAMP
+
+
+class SegmentFacts(NamedTuple):
+    """What retention looks at."""
+
+    end_offset: int
+    size: int
+    max_timestamp: int
+
+
+def count_deletable(
+    segments: Sequence[SegmentFacts],
+    *,
+    retention_bytes: int | None,
+    retention_ms: int | None,
+    now_ms: int,
+    start_offset: int,
+    upto: int,
+) -> int:
+    """How many segments, from the oldest on, are too old, too much, or before the start.
+
+    As in Kafka, a log is not cut below `retention_bytes`, and age counts from the newest record.
+    None goes that holds a record at or behind `upto`.
+    """
+    size = sum(segment.size for segment in segments)
+    for count, segment in enumerate(segments):
+        size -= segment.size
+        too_much = retention_bytes is not None and size >= retention_bytes
+        too_old = (
+            retention_ms is not None
+            and segment.max_timestamp != NO_TIMESTAMP
+            and now_ms - segment.max_timestamp > retention_ms
+        )
+        is_gone = segment.end_offset <= start_offset
+        if segment.end_offset > upto or segment.size == 0 or not (too_much or too_old or is_gone):
+            return count
+    return len(segments)

@@ -4,14 +4,17 @@ Names, units and defaults are Kafka's where Kafka has the setting. A value is ta
 else from the environment, else from the config file, else it is the default. What a source says
 is checked even where a stronger source wins, so a typing mistake never waits for its turn.
 
-This module reads nothing: callers hand it text and mappings (see kraftpy/cli/settings.py). What it
-refuses, it refuses with a ConfigError of one line that names the key, where it came from and,
-for an unknown key, the nearest one that exists.
+Some times have a key per unit: log.retention.ms, .minutes, .hours. Within a source the finest one
+wins, as in Kafka; but a stronger source wins over all units of a weaker one, so a flag in hours
+is not undone by milliseconds in a forgotten file. `retention_ms` and `roll_ms` give the result.
+
+This module reads nothing: callers hand it what the sources say (kraftpy/config_files.py for files,
+kraftpy/cli/settings.py for the rest). What it refuses, it refuses with a ConfigError of one line
+that names the key, where it came from and, for an unknown key, the nearest one that exists.
 """
 
 import re
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Final, Generic, TypeVar
@@ -26,7 +29,10 @@ METADATA_PARTITION: Final = "__cluster_metadata-0"
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
-_SHOWN_VALUE_CHARACTERS_MAX: Final = 60
+_SHOWN_CHARACTERS_MAX: Final = 60
+_MINUTE_MS: Final = 60 * 1000
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_LIKELY_SIMILARITY: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class Setting:
 
     key: str
     kind: Kind[Any]
-    default: Any
+    default: Any  # None: not set, and another key decides.
     meaning: str
 
     @property
@@ -55,6 +61,11 @@ class Setting:
     def attribute(self) -> str:
         """The field of Settings that holds the value."""
         return re.sub(r"[.-]", "_", self.key)
+
+    @property
+    def subject(self) -> str:
+        """What it decides; keys that differ only in the unit of time have the same subject."""
+        return re.sub(r"\.(ms|minutes|hours)$", "", self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,18 @@ def _whole_number(minimum: int, maximum: int) -> Kind[int]:
     return Kind(name=name, allowed=f"a whole number from {minimum} to {maximum}", parse=parse)
 
 
+def _time_or_no_limit(maximum: int) -> Kind[int]:
+    whole_number = _whole_number(-1, maximum)
+
+    def parse(text: str) -> int:
+        if (number := whole_number.parse(text)) == 0:
+            raise ValueError  # Kafka refuses it too: everything would be deleted at once.
+        return number
+
+    allowed = f"-1, or a whole number from 1 to {maximum}"
+    return Kind(name=whole_number.name, allowed=allowed, parse=parse)
+
+
 def _one_of(*choices: str) -> Kind[str]:
     def parse(text: str) -> str:
         if text.lower() not in choices:
@@ -100,6 +123,11 @@ def _directory() -> Kind[str]:
 def _setting(key: str, kind: Kind[T], default: T, meaning: str) -> T:
     row = Setting(key=key, kind=kind, default=default, meaning=meaning)
     return field(default=default, metadata={"setting": row})
+
+
+def _unset(key: str, kind: Kind[T], meaning: str) -> T | None:
+    row = Setting(key=key, kind=kind, default=None, meaning=meaning)
+    return field(default=None, metadata={"setting": row})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +155,7 @@ class Settings:
     metadata_log_segment_ms: int = _setting(
         "metadata.log.segment.ms",
         _whole_number(1, _INT64_MAX),
-        7 * 24 * 3600 * 1000,
+        7 * 24 * _HOUR_MS,
         "A metadata log segment older than this is closed at the next append.",
     )
     metadata_max_retention_bytes: int = _setting(
@@ -140,7 +168,7 @@ class Settings:
     metadata_max_retention_ms: int = _setting(
         "metadata.max.retention.ms",
         _whole_number(-1, _INT64_MAX),
-        7 * 24 * 3600 * 1000,
+        7 * 24 * _HOUR_MS,
         "Old metadata log and snapshots beyond this age are deleted, once a newer snapshot "
         "covers them; -1: no limit.",
     )
@@ -153,7 +181,7 @@ class Settings:
     metadata_log_max_snapshot_interval_ms: int = _setting(
         "metadata.log.max.snapshot.interval.ms",
         _whole_number(0, _INT64_MAX),
-        3600 * 1000,
+        _HOUR_MS,
         "A snapshot is written when there are new records and the last one is this old; 0: never.",
     )
     log_segment_bytes: int = _setting(
@@ -162,11 +190,16 @@ class Settings:
         1024**3,
         "A log segment that would grow beyond this is closed and a new one begun.",
     )
-    log_roll_ms: int = _setting(
+    log_roll_ms: int | None = _unset(
         "log.roll.ms",
         _whole_number(1, _INT64_MAX),
-        7 * 24 * 3600 * 1000,
-        "A log segment older than this is closed at the next append.",
+        "A log segment older than this is closed at the next append. Unset: log.roll.hours.",
+    )
+    log_roll_hours: int = _setting(
+        "log.roll.hours",
+        _whole_number(1, _INT32_MAX),
+        168,
+        "The same in hours.",
     )
     log_index_interval_bytes: int = _setting(
         "log.index.interval.bytes",
@@ -186,11 +219,22 @@ class Settings:
         -1,
         "Whole segments are deleted, oldest first, while a log is larger; -1: no limit.",
     )
-    log_retention_ms: int = _setting(
+    log_retention_ms: int | None = _unset(
         "log.retention.ms",
-        _whole_number(-1, _INT64_MAX),
-        7 * 24 * 3600 * 1000,
-        "A segment is deleted when its newest record is older than this; -1: no limit.",
+        _time_or_no_limit(_INT64_MAX),
+        "A segment is deleted when its newest record is older than this; -1: no limit. "
+        "Unset: log.retention.minutes.",
+    )
+    log_retention_minutes: int | None = _unset(
+        "log.retention.minutes",
+        _time_or_no_limit(_INT32_MAX),
+        "The same in minutes. Unset: log.retention.hours.",
+    )
+    log_retention_hours: int = _setting(
+        "log.retention.hours",
+        _time_or_no_limit(_INT32_MAX),
+        168,
+        "The same in hours.",
     )
     log_flush_interval_messages: int = _setting(
         "log.flush.interval.messages",
@@ -240,17 +284,37 @@ def metadata_directory(settings: Settings) -> str:
     return f"{parent.rstrip('/')}/{METADATA_PARTITION}"
 
 
+def roll_ms(settings: Settings) -> int:
+    """How old a data segment may become, from the finest unit that is set."""
+    if settings.log_roll_ms is not None:
+        return settings.log_roll_ms
+    return settings.log_roll_hours * _HOUR_MS
+
+
+def retention_ms(settings: Settings) -> int:
+    """How long data is kept, from the finest unit that is set; -1: no limit."""
+    if settings.log_retention_ms is not None:
+        return settings.log_retention_ms
+    if settings.log_retention_minutes is not None:
+        return max(-1, settings.log_retention_minutes * _MINUTE_MS)
+    return max(-1, settings.log_retention_hours * _HOUR_MS)
+
+
 def resolve(*layers: Iterable[Given]) -> Settings:
     """The settings that `layers` agree on, the strongest layer first; all of them are checked."""
     chosen: dict[str, Any] = {}
+    decided: set[str] = set()
     for layer in layers:
-        for attribute, value in _check_layer(layer).items():
-            chosen.setdefault(attribute, value)
+        values = _check_layer(layer)
+        for setting, value in values.items():
+            if setting.subject not in decided:
+                chosen[setting.attribute] = value
+        decided |= {setting.subject for setting in values}
     return Settings(**chosen)
 
 
-def _check_layer(layer: Iterable[Given]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _check_layer(layer: Iterable[Given]) -> dict[Setting, Any]:
+    values: dict[Setting, Any] = {}
     origins: dict[str, str] = {}
     for given in layer:
         setting = _find(given)
@@ -259,7 +323,7 @@ def _check_layer(layer: Iterable[Given]) -> dict[str, Any]:
                 f"{given.key} is set twice: {origins[given.key]} and {given.origin}; remove one"
             )
         origins[given.key] = given.origin
-        values[setting.attribute] = _parse(setting, given)
+        values[setting] = _parse(setting, given)
     return values
 
 
@@ -268,7 +332,7 @@ def _find(given: Given) -> Setting:
         return _BY_KEY[given.key]
     except KeyError:
         raise ConfigError(
-            f"{given.origin}: unknown setting {_shown(given.key)}; "
+            f"{given.origin}: unknown setting {shown(given.key)}; "
             f"{_advice(given.key.lower(), list(_BY_KEY))}"
         ) from None
 
@@ -278,20 +342,22 @@ def _parse(setting: Setting, given: Given) -> Any:
         return setting.kind.parse(given.text.strip())
     except ValueError:
         raise ConfigError(
-            f"{given.origin}: {setting.key} must be {setting.kind.allowed}, "
-            f"not {_shown(given.text)}"
+            f"{given.origin}: {setting.key} must be {setting.kind.allowed}, not {shown(given.text)}"
         ) from None
 
 
 def _advice(wrong: str, names: list[str]) -> str:
-    near = get_close_matches(wrong, names, n=1, cutoff=0.6)
-    return f"did you mean {near[0]}?" if near else "`kraftpy config list` shows every key"
+    wrong = wrong[:_SHOWN_CHARACTERS_MAX]  # Similarity takes time with the square of the length.
+    if near := get_close_matches(wrong, names, n=1, cutoff=_LIKELY_SIMILARITY):
+        return f"did you mean {near[0]}?"
+    nearest = get_close_matches(wrong, names, n=1, cutoff=0)
+    return f"the nearest is {nearest[0]}, `kraftpy config list` shows all"
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """The text on one line and of bounded length, whatever is in it."""
-    if len(text) > _SHOWN_VALUE_CHARACTERS_MAX:
-        text = text[:_SHOWN_VALUE_CHARACTERS_MAX] + "..."
+    if len(text) > _SHOWN_CHARACTERS_MAX:
+        text = text[:_SHOWN_CHARACTERS_MAX] + "..."
     return ascii(text)
 
 
@@ -304,7 +370,7 @@ def from_environment(environment: Mapping[str, str]) -> tuple[Given, ...]:
             continue
         if name not in keys:
             raise ConfigError(
-                f"environment variable {_shown(name)} sets nothing; "
+                f"environment variable {shown(name)} sets nothing; "
                 f"{_advice(name, [*keys, CONFIG_FILE_VARIABLE])}"
             )
         given.append(Given(keys[name], environment[name], f"environment variable {name}"))
@@ -315,95 +381,5 @@ def from_assignment(text: str, origin: str) -> Given:
     """A `key=value`, as --set takes it."""
     key, separator, value = text.partition("=")
     if not separator:
-        raise ConfigError(f"{origin}: expected key=value, not {_shown(text)}")
+        raise ConfigError(f"{origin}: expected key=value, not {shown(text)}")
     return Given(key.strip(), value.strip(), origin)
-
-
-def from_file_text(text: str, path: str) -> tuple[Given, ...]:
-    """What a config file says; its name tells TOML from Kafka's .properties."""
-    if path.endswith(".toml"):
-        return _from_toml(text, path)
-    if path.endswith(".properties"):
-        return tuple(_from_properties(text, path))
-    raise ConfigError(f"{path}: a config file's name must end in .toml or .properties")
-
-
-def _from_toml(text: str, path: str) -> tuple[Given, ...]:
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
-    lines = _toml_lines(text)
-    given = []
-    for key, value in _flatten(document, ""):
-        origin = f"{path}:{lines[key]}" if key in lines else path
-        given.append(Given(key, _toml_text(value, key, origin), origin))
-    return tuple(given)
-
-
-def _flatten(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
-
-
-def _toml_text(value: object, key: str, origin: str) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | str):
-        return str(value)
-    raise ConfigError(f"{origin}: {_shown(key)} must be a string or a whole number")
-
-
-def _toml_lines(text: str) -> dict[str, int]:
-    """The line that sets each key. Only messages use it: tomllib keeps no positions."""
-    lines: dict[str, int] = {}
-    table = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.fullmatch(r"\s*\[([^\[\]]+)\]\s*(#.*)?", line):
-            table = _dotted(header[1]) + "."
-        elif assignment := re.match(r"\s*([\w.\"'\s-]+?)\s*=", line):
-            lines.setdefault(table + _dotted(assignment[1]), number)
-    return lines
-
-
-def _dotted(key: str) -> str:
-    return ".".join(part.strip().strip("\"'") for part in key.split("."))
-
-
-def _from_properties(text: str, path: str) -> Iterator[Given]:
-    """java.util.Properties: `=`, `:` or a blank after the key, `#` and `!` comments, `\\`."""
-    for number, line in _logical_lines(text):
-        match = re.match(r"((?:\\.|[^\\=:\s])+)\s*[=:]?\s*(.*)", line, flags=re.DOTALL)
-        if match is None:
-            raise ConfigError(f"{path}:{number}: expected key=value, not {_shown(line)}")
-        yield Given(_unescape(match[1]), _unescape(match[2]), f"{path}:{number}")
-
-
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers; one that ends in an odd number of backslashes continues."""
-    started, joined = 0, ""
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.lstrip()
-        if not joined and (not line or line[0] in "#!"):
-            continue
-        started = started if joined else number
-        joined += line
-        if (len(line) - len(line.rstrip("\\"))) % 2:
-            joined = joined[:-1]
-            continue
-        yield started, joined
-        joined = ""
-    if joined:
-        yield started, joined
-
-
-def _unescape(text: str) -> str:
-    def plain(match: re.Match[str]) -> str:
-        if match[1].startswith("u"):
-            return chr(int(match[1][1:], 16))
-        return {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}.get(match[1], match[1])
-
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", plain, text)

@@ -12,3 +12,5 @@ LOG_BATCH_BYTES_MAX: Final = 1024 * 1024 * 1024
 WRITEV_BUFFERS_MAX: Final = 1024
 # Distinct replica and directory lists that the metadata codec shares between records.
 INTERNED_LISTS_MAX: Final = 1 << 17
+# What is longer is not a config file, whatever its name says.
+CONFIG_FILE_CHARACTERS_MAX: Final = 1 << 20

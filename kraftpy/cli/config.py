@@ -32,7 +32,7 @@ def list_settings(as_json: bool) -> None:
     for setting in SETTINGS:
         table.add_row(
             f"{setting.key}\n[dim]{setting.environment_name}[/dim]",
-            str(setting.default),
+            "(unset)" if setting.default is None else str(setting.default),
             f"{setting.meaning}\n[dim]{setting.kind.name}: {setting.kind.allowed}[/dim]",
         )
     console = Console()

@@ -1,10 +1,14 @@
-"""The options that every node command shares, and the reading of what they point to."""
+"""The options that every node command shares, and the reading of what they point to.
+
+All flags are one source: a setting given by two of them, or by one flag twice, is refused like a
+key that stands twice in a file. An option that click would silently overrule is one of them.
+"""
 
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import click
 
@@ -16,13 +20,14 @@ from kraftpy.config import (
     Settings,
     from_assignment,
     from_environment,
-    from_file_text,
     resolve,
 )
+from kraftpy.config_files import from_file_text
 from kraftpy.errors import ConfigError
+from kraftpy.limits import CONFIG_FILE_CHARACTERS_MAX
 
 # A flag of its own for a setting that people change often: option, setting, help.
-_SHORTCUTS = (
+_SHORTCUTS: Final = (
     ("--data-dir", "data.dir", "Keep everything in this directory."),
     ("--log-format", "logging.format", "auto, text or json."),
     ("--log-level", "logging.level", "debug, info, warning, error or critical."),
@@ -34,43 +39,52 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_settings(
-        config_file: str | None, assignments: tuple[str, ...], **others: Any
+        config_files: tuple[str, ...], assignments: tuple[str, ...], **others: Any
     ) -> object:
-        shortcuts = [
+        flags = [
             Given(key, text, option)
             for option, key, _ in _SHORTCUTS
-            if (text := others.pop(_parameter(option))) is not None
+            for text in others.pop(_parameter(option))
         ]
-        settings = load_settings(shortcuts, assignments, config_file, os.environ)
+        flags += [from_assignment(text, "--set") for text in assignments]
+        settings = load_settings(flags, config_files, os.environ)
         configure_logging(settings)
         return command(settings=settings, **others)
 
     for option, key, help_text in reversed(_SHORTCUTS):
-        with_settings = click.option(option, metavar="VALUE", help=f"{help_text} [{key}]")(
-            with_settings
-        )
+        with_settings = click.option(
+            option, multiple=True, metavar="VALUE", help=f"{help_text} [{key}]"
+        )(with_settings)
     with_settings = click.option(
         "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set any setting."
     )(with_settings)
     return click.option(
-        "--config", "config_file", metavar="FILE", help="Read settings (.toml or .properties)."
+        "--config",
+        "config_files",
+        multiple=True,
+        metavar="FILE",
+        help=f"Read settings (.toml or .properties) [{CONFIG_FILE_VARIABLE}]",
     )(with_settings)
 
 
 def load_settings(
-    shortcuts: Iterable[Given],
-    assignments: Iterable[str],
-    config_file: str | None,
-    environment: Mapping[str, str],
+    flags: Iterable[Given], config_files: Sequence[str], environment: Mapping[str, str]
 ) -> Settings:
     """The settings in force: flags, then the environment, then the config file."""
-    path = config_file or environment.get(CONFIG_FILE_VARIABLE)
+    path = _config_file(config_files, environment)
     return resolve(
-        shortcuts,
-        [from_assignment(text, "--set") for text in assignments],
+        flags,
         from_environment(environment),
         from_file_text(_read(path), path) if path else (),
     )
+
+
+def _config_file(config_files: Sequence[str], environment: Mapping[str, str]) -> str | None:
+    if len(config_files) > 1:
+        raise ConfigError("--config is given twice; settings come from one file")
+    if "" in config_files:
+        raise ConfigError("--config: expected the name of a file, not ''")
+    return config_files[0] if config_files else environment.get(CONFIG_FILE_VARIABLE)
 
 
 def configure_logging(settings: Settings) -> None:
@@ -89,9 +103,12 @@ def _parameter(option: str) -> str:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        with open(path, encoding="utf-8-sig") as file:  # Some editors put a BOM in front.
+            text = file.read(CONFIG_FILE_CHARACTERS_MAX + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the config file: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: the config file is not UTF-8 text") from None
+    if len(text) > CONFIG_FILE_CHARACTERS_MAX:
+        raise ConfigError(f"{path}: a config file may have {CONFIG_FILE_CHARACTERS_MAX} characters")
+    return text

@@ -7,11 +7,16 @@ interface, since harness and audits parse them. Text is for people:
 
 JSON carries the same fields, `event` first. Messages of libraries that use the standard library's
 logging come out the same way, as event `library_message`.
+
+An event that cannot be written is lost, and the node goes on: a log call may stand between a
+write and its fsync, where an exception about a closed terminal would be taken for a disk fault.
 """
 
+import io
 import json
 import logging
 from collections.abc import MutableMapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO, cast
 
@@ -49,10 +54,26 @@ def configure(*, log_format: Format, level: str, stream: TextIO, clock: Clock) -
             cast(Processor, _render_json if log_format == "json" else _render_text),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, _Lossy(stream))),
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_LibraryHandler()], level=threshold, force=True)
+
+
+class _Lossy(io.TextIOBase):
+    """The stream, except that a reader who has gone away or a full disk is not an error."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):  # ValueError: it is closed.
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 class _Timestamp:

@@ -101,6 +101,24 @@ def test_an_exception_is_part_of_its_event() -> None:
     assert "ValueError: why" in json.loads(stream.getvalue())["exception"]
 
 
+class _Gone(io.StringIO):
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError
+
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_event_that_cannot_be_written_disturbs_nobody(closed: bool) -> None:
+    stream = io.StringIO() if closed else _Gone()
+    logs.configure(log_format="text", level="info", stream=stream, clock=ManualClock())
+    if closed:
+        stream.close()
+    logs.get_logger("x").info("lost")
+    logging.getLogger("some.library").warning("lost as well")
+
+
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -1,8 +1,8 @@
 """`kraftpy dev`: everything on one machine, until interrupted.
 
-It opens the metadata log of one node. Controllers and brokers are not there yet, so no listener
-is open. SIGINT and SIGTERM end it cleanly with exit code 0; a temporary data directory goes with
-it.
+It makes the directory of one node's metadata log. Controllers and brokers are not there yet, so no
+listener is open. SIGINT, SIGTERM and a closed terminal end it cleanly with exit code 0; a
+temporary data directory goes with it.
 """
 
 import asyncio
@@ -39,13 +39,20 @@ async def serve(settings: Settings) -> None:
     stopped: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     # Before anything is opened: a signal that comes half way must still close and clean up.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         loop.add_signal_handler(number, stopped.put_nowait, number)
     with data_directory(settings) as placed, open_metadata(placed) as metadata_dir:
         click.echo(describe(placed, metadata_dir, temporary=not settings.data_dir))
         log.info("dev_started", data_dir=placed.data_dir, metadata_dir=metadata_dir)
         received = await stopped.get()
     log.info("dev_stopped", signal=received.name)
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """The signals that ask for the end."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # As nohup asks.
+        return (signal.SIGINT, signal.SIGTERM)
+    return (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -55,7 +62,7 @@ def data_directory(settings: Settings) -> Iterator[Settings]:
         with tempfile.TemporaryDirectory(prefix="kraftpy-dev-") as directory:
             yield dataclasses.replace(settings, data_dir=directory)
         return
-    directory = os.path.abspath(os.path.expanduser(settings.data_dir))
+    directory = absolute(settings.data_dir)
     make_directory(directory, "data.dir")
     yield dataclasses.replace(settings, data_dir=directory)
 
@@ -63,9 +70,14 @@ def data_directory(settings: Settings) -> Iterator[Settings]:
 @contextmanager
 def open_metadata(settings: Settings) -> Iterator[str]:
     """The directory of the metadata log, made if missing."""
-    directory = metadata_directory(settings)
-    make_directory(directory, "metadata.log.dir")
+    directory = absolute(metadata_directory(settings))
+    make_directory(directory, "metadata.log.dir" if settings.metadata_log_dir else "data.dir")
     yield directory
+
+
+def absolute(path: str) -> str:
+    """A path as a user may type it, also where no shell has replaced the `~`."""
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def make_directory(path: str, key: str) -> None:

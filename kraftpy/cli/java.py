@@ -24,6 +24,8 @@ def require_java(minimum: int = JAVA_MINIMUM, environment: Mapping[str, str] | N
     environment = os.environ if environment is None else environment
     advice = f"install Java {minimum} or newer (Debian: openjdk-{minimum}-jre-headless)"
     path = _find_java(environment)
+    if path is None and (home := environment.get("JAVA_HOME")):
+        raise ConfigError(f"JAVA_HOME is {home}, which has no bin/java: unset it, or {advice}")
     if path is None:
         raise ConfigError(f"Java was not found: {advice}, or set JAVA_HOME to one")
     major = java_major(_ask_version(path))
@@ -49,6 +51,7 @@ def _ask_version(path: str) -> str:
             check=False,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_ANSWER_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -3,6 +3,9 @@
 Subcommands are listed here by module and imported only when called, so `kraftpy --version` does
 not wait for what it does not use. Exit codes: 0 done, 2 the user must change a flag, setting or
 directory, 1 any other refusal, 130 interrupted.
+
+A reader that stops reading (`kraftpy config list | head -1`) ends the command in silence, with 1:
+click does that. Any other failure to write the output, such as a full disk, is one line.
 """
 
 import importlib
@@ -84,6 +87,10 @@ def run(arguments: Sequence[str]) -> int:
         return _refuse(str(error), 2)
     except KraftError as error:
         return _refuse(str(error), 1)
+    except OSError as error:
+        # Commands give a typed error for their own files; what is left is mostly the output.
+        place = error.filename or "cannot write the output"
+        return _refuse(f"{place}: {error.strerror or error}", 1)
     except (click.Abort, KeyboardInterrupt):
         return 130
     return result if isinstance(result, int) else 0

@@ -51,7 +51,7 @@ def printed_directory(text: str) -> Path:
     return Path(match[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_cleanly_and_takes_the_temporary_directory(
     number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -89,6 +89,52 @@ def test_flag_beats_environment_beats_file(tmp_path: Path) -> None:
         with dev(*arguments, **variables) as (process, printed):
             assert printed_directory(printed) == tmp_path / winner
             stop(process)
+
+
+def test_a_hangup_is_ignored_where_the_starter_asked_for_it(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As nohup does; children inherit it.
+    try:
+        with dev("--data-dir", str(tmp_path)) as (process, _):
+            process.send_signal(signal.SIGHUP)
+            assert json.loads(stop(process).splitlines()[-1])["signal"] == "SIGTERM"
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_closed_stderr_does_not_disturb_it(tmp_path: Path) -> None:
+    with dev("--data-dir", str(tmp_path)) as (process, _):
+        assert process.stderr is not None
+        process.stderr.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=ANSWER_TIMEOUT_S) == 0
+
+
+def test_a_relative_metadata_directory_is_made_where_it_was_meant(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with dev("--set", "metadata.log.dir=~/m", HOME=str(home)) as (process, printed):
+        assert f"metadata log    {home}/m/__cluster_metadata-0\n" in printed
+        stop(process)
+    assert (home / "m" / "__cluster_metadata-0").is_dir()
+
+
+def test_a_config_file_of_each_kind_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_bytes(b"\xef\xbb\xbflog.segment.bytes = 2048\n")
+    (tmp_path / "a.properties").write_bytes(b"\xef\xbb\xbflog.segment.bytes=2048\r\n")
+    for name in ("a.toml", "a.properties"):
+        with dev("--config", str(tmp_path / name)) as (process, _):
+            stop(process)
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "latin.toml").write_bytes(b"data.dir = '\xe9'")
+    (tmp_path / "huge.toml").write_bytes(b"#" * (1 << 20) + b"##")
+    for name, complaint in (
+        ("missing.toml", "cannot read the config file: No such file or directory"),
+        ("folder.toml", "cannot read the config file: Is a directory"),
+        ("latin.toml", "the config file is not UTF-8 text"),
+        ("huge.toml", "a config file may have 1048576 characters"),
+    ):
+        with dev("--config", str(tmp_path / name)) as (process, _):
+            _, errors = process.communicate(timeout=ANSWER_TIMEOUT_S)
+        assert (process.returncode, errors) == (2, f"kraftpy: {tmp_path}/{name}: {complaint}\n")
 
 
 def test_events_are_json_when_stderr_is_no_terminal(tmp_path: Path) -> None:

@@ -46,13 +46,21 @@ def test_java_home_is_asked_before_the_path(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("environment", [{}, {"JAVA_HOME": "/no/such/java"}])
+@pytest.mark.parametrize("environment", [{}, {"PATH": ""}, {"JAVA_HOME": ""}])
 def test_no_java_says_what_to_install(environment: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"^Java was not found: install Java 17 or newer.*$"):
         require_java(17, environment)
 
 
+def test_a_java_home_without_java_is_named_since_spark_looks_nowhere_else(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, says("17.0.1"))
+    path = {"PATH": str(Path(java).parent)}
+    with pytest.raises(ConfigError, match=r"^JAVA_HOME is /no/such/java, which has no bin/java: "):
+        require_java(17, {**path, "JAVA_HOME": "/no/such/java"})
+    assert require_java(17, path) == java
+
+
 def test_a_java_that_does_not_answer_is_refused(tmp_path: Path) -> None:
-    fake_java(tmp_path, "exit 3")
+    fake_java(tmp_path, "printf '\\377' >&2; exit 3")
     with pytest.raises(ConfigError, match="does not say which version"):
         require_java(17, {"JAVA_HOME": str(tmp_path)})

@@ -1,8 +1,10 @@
 """The command line: groups in the help, and one line instead of a traceback."""
 
 import json
+import os
 import subprocess
 import sys
+from typing import IO
 
 import click
 import pytest
@@ -47,6 +49,17 @@ def test_version_and_help_import_no_command() -> None:
         (["dev", "--data-dri", "x"], "Did you mean '--data-dir'?\n"),
         (["dev", "--set", "log.rol.ms=5"], "did you mean log.roll.ms?\n"),
         (["dev", "--config", "/no/such.toml"], "/no/such.toml: cannot read the config file: "),
+        (["dev", "--config", ""], "--config: expected the name of a file"),
+        (["dev", "--config", "a.toml", "--config", "b.toml"], "--config is given twice"),
+        (["dev", "--set", "data.dir"], "--set: expected key=value, not 'data.dir'\n"),
+        (
+            ["dev", "--data-dir", "a", "--set", "data.dir=b"],
+            "data.dir is set twice: --data-dir and --set; remove one\n",
+        ),
+        (
+            ["dev", "--data-dir", "a", "--data-dir", "b"],
+            "data.dir is set twice: --data-dir and --data-dir; remove one\n",
+        ),
         (["dev", "--log-level", "loud"], "--log-level: logging.level must be one of debug, info"),
     ],
 )
@@ -85,13 +98,41 @@ def test_an_interrupt_is_not_a_traceback(capsys: Output, monkeypatch: pytest.Mon
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_full_disk_under_the_output_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = run_process("config", "list", stdout=full)
+    assert done.stderr == "kraftpy: cannot write the output: No space left on device\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("arguments", [("config", "list"), ("config", "list", "--json"), ("-h",)])
+def test_a_reader_that_stops_reading_ends_it_in_silence(arguments: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = run_process(*arguments, stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def run_process(*arguments: str, stdout: IO[str] | int) -> subprocess.CompletedProcess[str]:
+    program = "from kraftpy.cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+
+
 def test_config_list_prints_every_key_default_and_variable(capsys: Output) -> None:
     assert main.run(["config", "list"]) == 0
     printed = capsys.readouterr().out
     for setting in SETTINGS:
         assert setting.key in printed
         assert setting.environment_name in printed
-        assert str(setting.default) in printed
+        assert (str(setting.default) if setting.default is not None else "(unset)") in printed
 
 
 def test_config_list_as_json_says_the_same(capsys: Output) -> None:

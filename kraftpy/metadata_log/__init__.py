@@ -6,7 +6,7 @@ from kraftpy.metadata_log.codec import (
     encode_record,
     encode_records,
 )
-from kraftpy.metadata_log.delta import ClusterDelta, replay, replay_batch
+from kraftpy.metadata_log.delta import ClusterDelta, replay, replay_all, replay_batch
 from kraftpy.metadata_log.image import (
     EMPTY,
     Changes,
@@ -35,6 +35,7 @@ __all__ = [
     "encode_records",
     "image_to_json",
     "replay",
+    "replay_all",
     "replay_batch",
     "snapshot_records",
 ]

@@ -21,7 +21,7 @@ import msgpack  # type: ignore[import-untyped]
 from kraftpy.errors import RecordDecodeError
 from kraftpy.metadata_log import fieldcheck
 from kraftpy.metadata_log.fastclass import compile_function, draft_of
-from kraftpy.metadata_log.fieldcheck import FieldError, WireType, wire_type
+from kraftpy.metadata_log.fieldcheck import FieldError, shown, wire_types
 from kraftpy.metadata_log.records import RECORD_TYPES, MetadataRecord
 
 _Decoder = Callable[[tuple[Any, ...]], MetadataRecord]
@@ -93,7 +93,7 @@ def _header_reason(array: tuple[Any, ...]) -> str:
         return "a record begins with a type id and a version"
     type_id, version = array[:2]
     if type(type_id) is not int or type(version) is not int:
-        return f"type id {type_id!r} and version {version!r} must be integers"
+        return f"type id {shown(type_id)} and version {shown(version)} must be integers"
     record_type = RECORD_TYPES.get(type_id)
     if record_type is None:
         return f"unknown record type {type_id}"
@@ -108,7 +108,7 @@ def _header_reason(array: tuple[Any, ...]) -> str:
 
 def _decoder(cls: type, version: int) -> _Decoder:
     """decode(t): check the arity and each field, fill a draft, freeze it."""
-    types = _wire_types(cls)
+    types = wire_types(cls)
     present = [f for f in fields(cls) if f.metadata.get("since", 0) <= version]
     names = _namespace(cls)
     unpacked = "".join(f", {f.name}" for f in present)
@@ -131,7 +131,7 @@ def _decoder(cls: type, version: int) -> _Decoder:
 
 def _encoder(cls: type, version: int) -> _Encoder:
     """encode(r): check each field, as a decoder will, and pack."""
-    types = _wire_types(cls)
+    types = wire_types(cls)
     names = _namespace(cls)
     source, packed = ["def encode(r):"], []
     for f in fields(cls):
@@ -146,10 +146,6 @@ def _encoder(cls: type, version: int) -> _Encoder:
     key = cls.API_KEY  # type: ignore[attr-defined]
     source.append(f" return _pack(({key}, {version}, {''.join(packed)}))")
     return compile_function("\n".join(source), names)
-
-
-def _wire_types(cls: type) -> dict[str, WireType]:
-    return {name: wire_type(hint) for name, hint in fieldcheck.hints(cls).items()}
 
 
 def _namespace(cls: type) -> dict[str, Any]:

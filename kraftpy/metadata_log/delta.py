@@ -115,6 +115,11 @@ def replay(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterI
     return replay_batch(image, (record,), offset, image.epoch, image.timestamp_ms)
 
 
+def replay_all(image: ClusterImage, records: Iterable[MetadataRecord]) -> ClusterImage:
+    """The image after records that follow it in the same epoch, as one batch."""
+    return replay_batch(image, records, image.end_offset, image.epoch, image.timestamp_ms)
+
+
 def replay_batch(
     image: ClusterImage,
     records: Iterable[MetadataRecord],

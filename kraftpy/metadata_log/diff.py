@@ -29,17 +29,17 @@ def _sentences(old: ClusterImage, new: ClusterImage) -> Iterator[str]:
     yield from _scalar("epoch", old.epoch, new.epoch)
     yield from _scalar("timestamp", old.timestamp_ms, new.timestamp_ms)
     yield from _transaction(old, new)
-    yield from _things("feature {}", str, old.features, new.features)
-    yield from _things("controller {}", str, old.controllers, new.controllers)
-    yield from _things("broker {}", str, old.brokers, new.brokers)
+    yield from _things("feature", str, old.features, new.features)
+    yield from _things("controller", str, old.controllers, new.controllers)
+    yield from _things("broker", str, old.brokers, new.brokers)
     yield from _topics(old.topics, new.topics)
-    yield from _nested("config of {}", _resource_name, old.configs, new.configs)
-    yield from _nested("quota of {}", _quota_name, old.quotas, new.quotas)
+    yield from _nested("config of", _resource_name, old.configs, new.configs)
+    yield from _nested("quota of", _quota_name, old.quotas, new.quotas)
     yield from _scalar("next producer id", old.next_producer_id, new.next_producer_id)
-    yield from _things("SCRAM credential {}", _scram_name, old.scram, new.scram)
+    yield from _things("SCRAM credential", _scram_name, old.scram, new.scram)
     tokens = old.delegation_tokens, new.delegation_tokens
-    yield from _things("delegation token {}", str, *tokens)
-    yield from _things("ACL {}", uuid_text, old.acls, new.acls)
+    yield from _things("delegation token", str, *tokens)
+    yield from _things("ACL", uuid_text, old.acls, new.acls)
     yield from _scalar("ZooKeeper migration state", old.zk_migration_state, new.zk_migration_state)
 
 
@@ -68,7 +68,7 @@ def _things(
 ) -> Iterator[str]:
     """Added, removed and changed values; dataclasses field by field."""
     for key, before, after in _changed(name, old, new):
-        label = what.format(name(key))
+        label = f"{what} {name(key)}"
         if before is None:
             yield f"{label} added{_summary(after)}"
         elif after is None:
@@ -81,7 +81,7 @@ def _nested(
     what: str, name: Callable[[K], str], old: Map[K, Map[str, Any]], new: Map[K, Map[str, Any]]
 ) -> Iterator[str]:
     for key, before, after in _changed(name, old, new):
-        label = what.format(name(key))
+        label = f"{what} {name(key)}"
         for inner, was, now in _changed(str, before or Map(), after or Map()):
             yield f"{label}: {inner} {_shown(was)} -> {_shown(now)}"
 
@@ -98,8 +98,14 @@ def _topics(old: Map[TopicId, Topic], new: Map[TopicId, Topic]) -> Iterator[str]
             yield f"topic {name(topic_id)} removed"
         else:
             yield from _scalar(f"name of topic {uuid_text(topic_id)}", before.name, after.name)
-            label = f"partition {after.name}-{{}}"
-            yield from _things(label, str, before.partitions, after.partitions)
+            yield from _partitions(before, after)
+
+
+def _partitions(before: Topic, after: Topic) -> Iterator[str]:
+    def name(partition_id: int) -> str:
+        return f"{after.name}-{partition_id}"
+
+    yield from _things("partition", name, before.partitions, after.partitions)
 
 
 def _changed(
@@ -111,10 +117,11 @@ def _changed(
     found = [(k, old.get(k), after) for k, after in new.items() if old.get(k) is not after]
     found += [(k, before, None) for k, before in old.items() if k not in new]
     found = [change for change in found if change[1] != change[2]]
-    if all(isinstance(key, int) for key, _, _ in found):
-        yield from sorted(found, key=lambda change: change[0])  # type: ignore[arg-type,return-value]
-    else:
-        yield from sorted(found, key=lambda change: (name(change[0]), repr(change[0])))
+    yield from sorted(found, key=lambda change: _order(change[0], name))
+
+
+def _order(key: K, name: Callable[[K], str]) -> tuple[int, str, str]:
+    return (key, "", "") if isinstance(key, int) else (0, name(key), repr(key))
 
 
 def _changed_fields(before: Any, after: Any) -> str:

@@ -169,27 +169,28 @@ class Draft:
         if self._find_topic(record.topic_id) is not None:
             raise Illegal(f"topic id {uuid_text(record.topic_id)} belongs to another live topic")
         self._topics[record.topic_id] = TopicDraft(record.name, record.topic_id, Map())
-        # An id that comes back after its removal replaces the old topic in `build`.
-        self._deleted_topics.discard(record.topic_id)
         self._topic_ids.put(record.name, record.topic_id)
 
     def partition(self, record: r.PartitionRecord) -> None:
-        topic = self._topics.get(record.topic_id) or self._known_topic(record.topic_id)
+        topic_id = record.topic_id
+        topic = self._topics.get(topic_id) or self._known_topic(topic_id)
         topic.changed[record.partition_id] = new_partition(record)
+        self._topics[topic_id] = topic
 
     def partition_change(self, record: r.PartitionChangeRecord) -> None:
-        topic = self._topics.get(record.topic_id) or self._known_topic(record.topic_id)
-        partition_id = record.partition_id
+        topic_id, partition_id = record.topic_id, record.partition_id
+        topic = self._topics.get(topic_id) or self._known_topic(topic_id)
         old = topic.changed.get(partition_id)
         if old is None:
             old = topic.base.get(partition_id)
             if old is None:
                 raise Illegal(f"topic {topic.name} has no partition {partition_id}")
         topic.changed[partition_id] = merge_partition(old, record)
+        self._topics[topic_id] = topic
 
     def remove_topic(self, record: r.RemoveTopicRecord) -> None:
         topic = self._known_topic(record.topic_id)
-        del self._topics[record.topic_id]
+        self._topics.pop(record.topic_id, None)
         if record.topic_id in self._base.topics:
             self._deleted_topics.add(record.topic_id)
         self._topic_ids.put(topic.name, None)
@@ -230,11 +231,10 @@ class Draft:
         return draft
 
     def _known_topic(self, topic_id: TopicId) -> TopicDraft:
-        """The topic, ready to be changed."""
+        """The topic, to be put into `_topics` by whoever changes it, once nothing can fail."""
         topic = self._find_topic(topic_id)
         if topic is None:
             raise Illegal(f"topic id {uuid_text(topic_id)} is unknown or was removed")
-        self._topics[topic_id] = topic
         return topic
 
     # --- brokers and controllers -------------------------------------------------------------

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 def draft_of(cls: type) -> type:
     """The unfrozen twin of a frozen slotted dataclass."""
-    return type(f"Draft{cls.__name__}", cls.__bases__, {"__slots__": tuple(cls.__slots__)})  # type: ignore[attr-defined]
+    return type(f"Draft{cls.__name__}", cls.__bases__, {"__slots__": vars(cls)["__slots__"]})
 
 
 def constructor(cls: type[T]) -> Callable[..., T]:

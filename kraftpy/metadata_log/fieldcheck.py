@@ -2,11 +2,13 @@
 
 A WireType yields lines of source that check a local variable and, on decode, replace it by its
 canonical value: lists of ids become shared tuples, nested arrays become Endpoints and the like.
-A check that fails raises FieldError, which names the field.
+A check that fails raises FieldError, which names the field and shows the value, unless the field is
+one that stays out of messages.
 """
 
 import math
-from dataclasses import dataclass, fields
+import reprlib
+from dataclasses import dataclass, fields, replace
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NoReturn, get_args, get_origin, get_type_hints
 
@@ -38,9 +40,16 @@ class FieldError(Exception):
 
 
 def refuse(name: str, kind: str, value: object) -> NoReturn:
-    shown = repr(value)
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    raise FieldError(f"{name} must be {kind}, not {type(value).__name__} {shown}")
+    raise FieldError(f"{name} must be {kind}, not {type(value).__name__} {shown(value)}")
+
+
+def refuse_secret(name: str, kind: str, value: object) -> NoReturn:
+    raise FieldError(f"{name} must be {kind}, not {type(value).__name__}")
+
+
+def shown(value: object) -> str:
+    """A value from a stranger, for a message: bounded in length and in depth."""
+    return reprlib.repr(value)
 
 
 def wrong_arity(found: int, expected: int) -> NoReturn:
@@ -48,7 +57,7 @@ def wrong_arity(found: int, expected: int) -> NoReturn:
 
 
 def wrong_header(key: object, version: object) -> NoReturn:
-    raise FieldError(f"type id {key!r} and version {version!r} must be integers")
+    raise FieldError(f"type id {shown(key)} and version {shown(version)} must be integers")
 
 
 def too_new(name: str, version: int) -> NoReturn:
@@ -62,6 +71,7 @@ class WireType:
     kind: str
     nullable: bool
     struct: type | None = None
+    secret: bool = False
 
     def decode_lines(self, name: str) -> list[str]:
         if self.kind in ("i32s", "uuids", "strs"):
@@ -88,7 +98,8 @@ class WireType:
         if wrong is None:
             low, high = _RANGES[self.kind]
             wrong = f"type({name}) is not int or not {low} <= {name} <= {high}"
-        return self._guarded(name, f"if {wrong}: _refuse('{name}', '{self.kind}', {name})")
+        refusal = "_refuse_secret" if self.secret else "_refuse"
+        return self._guarded(name, f"if {wrong}: {refusal}('{name}', '{self.kind}', {name})")
 
     def _guarded(self, name: str, line: str) -> list[str]:
         return [f" if {name} is not None:", f"  {line}"] if self.nullable else [f" {line}"]
@@ -98,8 +109,7 @@ def wire_type(hint: Any) -> WireType:
     """The wire type that a dataclass field's annotation stands for."""
     if get_origin(hint) is UnionType or NoneType in get_args(hint):
         (inner,) = (arg for arg in get_args(hint) if arg is not NoneType)
-        found = wire_type(inner)
-        return WireType(found.kind, True, found.struct)
+        return replace(wire_type(inner), nullable=True)
     if get_origin(hint) is Annotated:
         return WireType(hint.__metadata__[0], False)
     if get_origin(hint) is tuple:
@@ -110,10 +120,10 @@ def wire_type(hint: Any) -> WireType:
     return WireType(_KINDS[hint], False)
 
 
-def hints(cls: type) -> dict[str, Any]:
-    """The annotations of a dataclass's fields, ClassVars left out."""
+def wire_types(cls: type) -> dict[str, WireType]:
+    """The wire type of each field of a dataclass; what its repr hides is a secret."""
     found = get_type_hints(cls, include_extras=True)
-    return {f.name: found[f.name] for f in fields(cls)}
+    return {f.name: replace(wire_type(found[f.name]), secret=not f.repr) for f in fields(cls)}
 
 
 # --- lists: shared tuples ---------------------------------------------------------------------
@@ -182,8 +192,8 @@ class Struct:
         self.names = [f.name for f in fields(cls)]
         names: dict[str, Any] = {"_refuse": refuse, "_isfinite": math.isfinite}
         source = [f"def check({', '.join(self.names)}):"]
-        for name, hint in hints(cls).items():
-            source += wire_type(hint).decode_lines(name)
+        for name, wire in wire_types(cls).items():
+            source += wire.decode_lines(name)
         exec("\n".join(source), names)
         self.check = names["check"]
 
@@ -209,6 +219,7 @@ def _encode_structs(name: str, value: Any, struct: Struct) -> tuple[Any, ...]:
 
 NAMES: Final[dict[str, Any]] = {
     "_refuse": refuse,
+    "_refuse_secret": refuse_secret,
     "_isfinite": math.isfinite,
     "_i32s": _i32s,
     "_uuids": _uuids,

@@ -68,6 +68,7 @@ class Changes:
 
     # Created and changed topics, with those of their partitions that are new or changed.
     topics: Mapping[TopicId, frozenset[int]] = field(default_factory=dict)
+    # Apply these first: a topic whose id came back, with none of its old partitions, is in both.
     deleted_topics: frozenset[TopicId] = frozenset()
     brokers: frozenset[BrokerId] = frozenset()
     configs: frozenset[ConfigResource] = frozenset()
@@ -81,7 +82,7 @@ class Changes:
             topics[topic_id] = topics.get(topic_id, frozenset()) | partitions
         return Changes(
             topics=topics,
-            deleted_topics=(self.deleted_topics | later.deleted_topics) - topics.keys(),
+            deleted_topics=self.deleted_topics | later.deleted_topics,
             brokers=self.brokers | later.brokers,
             configs=self.configs | later.configs,
             others=self.others | later.others,

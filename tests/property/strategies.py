@@ -8,21 +8,22 @@ brokers, topics and partitions are changed, removed and created again, in and ou
 # ruff: noqa: ARG001 - the makers of records share one signature, (draw, image) -> record.
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from kraftpy.metadata_log import EMPTY, ClusterImage, MetadataRecord, replay
 from kraftpy.metadata_log import records as r
-from kraftpy.metadata_log.fieldcheck import WireType, hints, wire_type
+from kraftpy.metadata_log.fieldcheck import WireType, wire_types
 from kraftpy.types import BrokerId, TopicId, Uuid
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
 texts = st.text(max_size=8)
-names = st.sampled_from(["a", "b", "c", "logs", "orders", "ünï"])
+NAMES = ["a", "b", "c", "logs", "orders", "ünï", "{x}"]
+names = st.sampled_from(NAMES)
 uuids = st.binary(min_size=16, max_size=16).map(Uuid)
 # Few, so that records meet what earlier ones made.
 some_uuids = st.integers(1, 6).map(lambda n: Uuid(bytes([n]) * 16))
@@ -54,9 +55,9 @@ leaders = st.one_of(st.just(BrokerId(-1)), broker_ids)
 def values_of(wire: WireType) -> st.SearchStrategy[Any]:
     """Anything that a field of this wire type may hold."""
     if wire.nullable:
-        return st.one_of(st.none(), values_of(WireType(wire.kind, False, wire.struct)))
+        return st.one_of(st.none(), values_of(replace(wire, nullable=False)))
     if wire.struct is not None:
-        nested = {name: values_of(wire_type(hint)) for name, hint in hints(wire.struct).items()}
+        nested = {name: values_of(inner) for name, inner in wire_types(wire.struct).items()}
         return st.lists(st.builds(wire.struct, **nested), max_size=3).map(tuple)
     if wire.kind in BITS:
         half = 1 << (BITS[wire.kind] - 1)
@@ -80,12 +81,10 @@ def records_of(
     cls: type[MetadataRecord], version: int | None = None
 ) -> st.SearchStrategy[MetadataRecord]:
     """Any record of the type; fields newer than `version` hold their defaults."""
-    wires = hints(cls)
+    wires = wire_types(cls)
     limit = cls.MAX_VERSION if version is None else version
     present = {
-        f.name: values_of(wire_type(wires[f.name]))
-        for f in fields(cls)
-        if f.metadata.get("since", 0) <= limit
+        f.name: values_of(wires[f.name]) for f in fields(cls) if f.metadata.get("since", 0) <= limit
     }
     return st.builds(cls, **present)
 
@@ -164,7 +163,7 @@ def broker_record(draw: Draw, image: ClusterImage) -> MetadataRecord:
 
 
 def create_topic(draw: Draw, image: ClusterImage) -> MetadataRecord:
-    free = [n for n in ["a", "b", "c", "logs", "orders", "ünï"] if n not in image.topic_ids]
+    free = [name for name in NAMES if name not in image.topic_ids]
     ids = [TopicId(Uuid(bytes([n]) * 16)) for n in range(1, 12)]
     unused = [i for i in ids if i not in image.topics]
     return r.TopicRecord(name=draw(st.sampled_from(free)), topic_id=draw(st.sampled_from(unused)))

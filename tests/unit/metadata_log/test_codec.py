@@ -150,6 +150,22 @@ def test_damaged_bytes_are_refused(value: bytes, reason: str) -> None:
     assert reason in refused.value.reason
 
 
+DEEP = b"\x91" * 1020 + b"\x00"  # As deep as msgpack goes, deeper than Python's repr does.
+
+
+@pytest.mark.parametrize("value", [b"\x92" + DEEP + b"\x00", b"\x94\x07\x00" + DEEP + b"\x05"])
+def test_a_value_nested_too_deep_to_print_is_refused_like_any_other(value: bytes) -> None:
+    assert msgpack.unpackb(value)
+    with pytest.raises(RecordDecodeError):
+        decode_record(value)
+
+
+def test_the_reason_stays_short_whatever_the_value_is() -> None:
+    with pytest.raises(RecordDecodeError) as refused:
+        decode_record(msgpack.packb(with_field(FENCE, 2, ["x" * 10_000] * 100)))
+    assert len(str(refused.value)) < 400
+
+
 def test_equal_lists_are_shared_between_decoded_records() -> None:
     value = encode_record(partition(directories=tuple(Uuid(bytes([n]) * 16) for n in range(3))))
     first, second = decode_record(value), decode_record(value)
@@ -178,3 +194,8 @@ def test_scram_keys_stay_out_of_the_text_of_a_record() -> None:
         name="a", mechanism=1, salt=b"", stored_key=b"secret", server_key=b"secret", iterations=1
     )
     assert "secret" not in repr(record)
+
+
+def test_scram_keys_stay_out_of_refusals() -> None:
+    with pytest.raises(RecordDecodeError, match=r"stored_key must be bytes, not str$"):
+        decode_record(msgpack.packb([11, 0, "a", 1, b"", "secret", b"secret", 1]))

@@ -97,6 +97,12 @@ def test_a_diff_says_what_changed_field_by_field() -> None:
     )
 
 
+def test_a_diff_takes_names_as_they_are() -> None:
+    before = image_of(topic("{x}"), partition(0))
+    after = image_of(topic("{x}"), partition(0), partition(1))
+    assert before.diff(after) == ("partition {x}-1 added: leader 1, isr [1, 2, 3]",)
+
+
 def test_a_diff_shows_an_open_transaction() -> None:
     begun = replay_batch(EMPTY, [r.BeginTransactionRecord(name="t")], 0, epoch=-1)
     more = replay_batch(begun, [topic()], 1, epoch=-1)

@@ -4,7 +4,14 @@ import pytest
 from immutables import Map
 
 from kraftpy.errors import ReplayError
-from kraftpy.metadata_log import EMPTY, ClusterDelta, ClusterImage, MetadataRecord, replay_batch
+from kraftpy.metadata_log import (
+    EMPTY,
+    Changes,
+    ClusterDelta,
+    ClusterImage,
+    MetadataRecord,
+    replay_batch,
+)
 from kraftpy.metadata_log import records as r
 from kraftpy.types import BrokerId, TopicId, Uuid
 from tests.unit.metadata_log.makers import (
@@ -215,6 +222,17 @@ def test_a_delta_is_as_it_was_after_an_illegal_record(case: str) -> None:
     assert delta.image(len(before), 1) == image_of(*before)
 
 
+@pytest.mark.parametrize("case", ILLEGAL)
+def test_an_illegal_record_changes_nothing_not_even_the_changes(case: str) -> None:
+    before, illegal, _ = ILLEGAL[case]
+    image = image_of(*before)
+    delta = ClusterDelta(image)
+    with pytest.raises(ReplayError):
+        delta.replay(illegal, len(before))
+    assert delta.changes() == Changes()
+    assert delta.image(len(before), 1).topics is image.topics
+
+
 def test_what_is_not_a_record_is_refused() -> None:
     with pytest.raises(ReplayError, match="str is not a metadata record"):
         replay_batch(EMPTY, ["TopicRecord"], 0, epoch=1)  # type: ignore[list-item]
@@ -407,6 +425,15 @@ def test_changes_name_what_became_visible() -> None:
     assert changes.brokers == {1}
     assert changes.configs == {(r.TOPIC_RESOURCE, "orders")}
     assert changes.others == {"acls"}
+
+
+def test_a_topic_whose_id_came_back_was_deleted_too() -> None:
+    image = image_of(topic(), partition(0), partition(1))
+    delta = ClusterDelta(image)
+    delta.replay_all([REMOVE, topic(), partition(1)], 3)
+    changes = delta.changes()
+    assert changes.deleted_topics == {TOPIC_ID}
+    assert changes.topics == {TOPIC_ID: {1}}
 
 
 def test_the_image_says_where_it_ends() -> None:

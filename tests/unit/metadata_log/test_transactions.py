@@ -51,10 +51,10 @@ def test_an_abort_restores_what_was() -> None:
 
 
 def test_a_transaction_within_one_batch_is_the_same_as_over_many() -> None:
-    records = [register(), BEGIN, topic(), partition(), END, change(), BEGIN, acl(), ABORT]
-    assert replay_batch(EMPTY, records, 0, epoch=1) == replay_each(EMPTY, *records)
-    opened = [register(), BEGIN, topic(), partition()]
+    opened: list[MetadataRecord] = [register(), BEGIN, topic(), partition()]
     assert replay_batch(EMPTY, opened, 0, epoch=1) == replay_each(EMPTY, *opened)
+    records = [*opened, END, change(), BEGIN, acl(), ABORT]
+    assert replay_batch(EMPTY, records, 0, epoch=1) == replay_each(EMPTY, *records)
 
 
 def test_records_in_a_transaction_obey_the_rules() -> None:

@@ -1,10 +1,12 @@
 # The only commands anyone needs. `make` alone lists them.
 #
 # Two stamps say what .venv holds: the runtime lock, or everything (tests, checks, PySpark). The
-# locks agree on every version, so the second only ever adds to the first.
+# locks agree on every version, so the second only ever adds to the first. Nothing runs in parallel:
+# two pips in one .venv break it.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
@@ -17,15 +19,27 @@ PYTEST_ARGS ?=
 # The first Python that is new enough; PYTHON=/path/to/python overrules the search.
 PYTHON ?=
 CANDIDATES := $(or $(PYTHON),python3.11 python3.12 python3.13 python3)
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 FIND_PYTHON = for python in $(CANDIDATES); do \
-	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
+	"$$python" -c '$(NEW_ENOUGH)' 2>/dev/null && break; \
 	python=; done; \
 	[ -n "$$python" ] || { echo "kraftpy needs Python 3.11 or newer: install it, or name one with PYTHON=/path/to/python" >&2; exit 1; }
+
+# A .venv knows its own path, and its Python is a link to another: when the directory was moved or
+# that Python is gone or too old, it is made anew, whatever the stamps say.
+MADE_IN := $(VENV)/.made-in
+WORKS = $(BIN)/python -c '$(NEW_ENOUGH)' 2>/dev/null && { [ ! -e $(MADE_IN) ] || [ "$$(cat $(MADE_IN))" = "$(CURDIR)" ]; }
+ifeq ($(wildcard $(VENV))$(shell $(WORKS) || echo broken),$(VENV)broken)
+$(RUNTIME) $(EVERYTHING): FORCE
+endif
+.PHONY: FORCE
+FORCE:
 
 # pip checks every file against the lock's hashes; the project itself is linked, not copied.
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LINK_PROJECT = $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
-MAKE_VENV = $(BIN)/python -c '' 2>/dev/null || { $(FIND_PYTHON); "$$python" -m venv --clear $(VENV); }
+MAKE_VENV = { $(WORKS) && $(BIN)/python -c 'import pip' 2>/dev/null; } || \
+	{ $(FIND_PYTHON); "$$python" -m venv --clear $(VENV) && echo "$(CURDIR)" > $(MADE_IN); }
 
 .PHONY: help
 help: ## List these commands
@@ -75,14 +89,14 @@ clean: ## Remove .venv, caches and build output
 		.hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(RUNTIME): requirements/runtime.lock
+$(RUNTIME): requirements/runtime.lock pyproject.toml
 	@$(MAKE_VENV)
 	@echo "Installing kraftpy into $(VENV) ..."
 	@$(PIP_INSTALL) --require-hashes --requirement requirements/runtime.lock
 	@$(LINK_PROJECT)
 	@touch $@
 
-$(EVERYTHING): requirements/test.lock
+$(EVERYTHING): requirements/test.lock pyproject.toml
 	@$(MAKE_VENV)
 	@echo "Installing kraftpy, its tests and PySpark into $(VENV) (about 500 MB, takes minutes) ..."
 	@$(PIP_INSTALL) --require-hashes --requirement requirements/test.lock

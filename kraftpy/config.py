@@ -244,7 +244,7 @@ class Settings:
     )
     log_flush_interval_ms: int = _setting(
         "log.flush.interval.ms",
-        _whole_number(1, _INT64_MAX),
+        _whole_number(0, _INT64_MAX),
         _INT64_MAX,
         "fsync a data log when its oldest unsynced record is this old.",
     )

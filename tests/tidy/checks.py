@@ -20,6 +20,9 @@ _REGISTRY = re.compile(
     r"--(?:extra-)?index-url|--find-links|--trusted-host|https?://[^\s/]*(?:pypi|artifactory|nexus)"
 )
 
+_PATH_ARITHMETIC = {"join", "basename", "dirname", "split", "splitext", "normpath"}
+_FILE_MODULES = {"io", "mmap", "pathlib", "shutil", "tempfile"}
+
 
 def long_lines(text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), start=1):
@@ -77,6 +80,60 @@ def registries(text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), start=1):
         if _REGISTRY.search(line):
             yield f"line {number}: names a package registry"
+
+
+def asked_the_time(text: str) -> Iterator[str]:
+    """Code is given a Clock; only the clock itself asks."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import(names=names) if any(alias.name == "time" for alias in names):
+                yield f"line {node.lineno}: imports time"
+            case ast.ImportFrom(module="time"):
+                yield f"line {node.lineno}: imports from time"
+            case ast.Attribute(attr="now" | "utcnow" | "today"):
+                yield f"line {node.lineno}: asks for the date"
+
+
+def files_past_the_layer(text: str) -> Iterator[str]:
+    """Files are reached through a FileLayer, so that a test can fail, tear and lose writes."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Call(func=ast.Name(id="open")):
+                yield f"line {node.lineno}: opens a file itself"
+            case ast.Attribute(value=ast.Name(id="os"), attr=name) if name != "path":
+                yield f"line {node.lineno}: uses os.{name}"
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id="os")), attr=name):
+                if name not in _PATH_ARITHMETIC:
+                    yield f"line {node.lineno}: os.path.{name} looks at the disk"
+            case ast.Import(names=names):
+                for alias in names:
+                    if alias.name in _FILE_MODULES:
+                        yield f"line {node.lineno}: imports {alias.name}"
+            case ast.ImportFrom(module=str(module)) if module in {"os", *_FILE_MODULES}:
+                yield f"line {node.lineno}: imports from {module}"
+
+
+def broad_excepts(text: str) -> Iterator[str]:
+    """A handler for everything may clean up, and must then raise again."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.ExceptHandler(type=None | ast.Name(id="Exception" | "BaseException")):
+                match node.body[-1]:
+                    case ast.Raise(exc=None):
+                        continue
+                yield f"line {node.lineno}: catches everything"
+
+
+def imported_packages(text: str) -> set[str]:
+    """The top-level names that a module imports, wherever in it the import stands."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import(names=names):
+                found |= {alias.name.partition(".")[0] for alias in names}
+            case ast.ImportFrom(module=str(module), level=0):
+                found.add(module.partition(".")[0])
+    return found
 
 
 def dead_modules(modules: Mapping[str, str], roots: Iterable[str]) -> list[str]:

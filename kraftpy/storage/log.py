@@ -29,7 +29,13 @@ from kraftpy.storage.log_state import FILE_NAME as STATE_FILE
 from kraftpy.storage.log_state import LogStateFile
 from kraftpy.storage.record_batch import BatchHeader, iter_records
 from kraftpy.storage.recovery import Recovery
-from kraftpy.storage.request import PlacedBatch, Request, check_replicated, check_request
+from kraftpy.storage.request import (
+    Appended,
+    PlacedBatch,
+    Request,
+    check_replicated,
+    check_request,
+)
 from kraftpy.storage.retention import SegmentFacts, count_deletable
 from kraftpy.storage.scan import scan_batches
 from kraftpy.storage.segment import Segment, SegmentConfig
@@ -47,13 +53,6 @@ class LogConfig:
     retention_bytes: int | None = None
     retention_ms: int | None = 7 * 24 * 3_600_000
     verify_all: bool = False  # At opening, check every batch and not only those behind the mark.
-
-
-class Appended(NamedTuple):
-    """Where a request's batches stand in the log."""
-
-    base_offset: int
-    end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +141,12 @@ class Log:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
+
+    def bytes_from(self, offset: int) -> int:
+        """The size of the batches from the one that holds `offset` on."""
+        found = self._find(offset)
+        later = self._segments[bisect_right(self._bases, offset) :] if found else []
+        return sum(each.size for each in later) + (found[0].size - found[1] if found else 0)
 
     @property
     def segment_bases(self) -> tuple[int, ...]:

@@ -10,6 +10,13 @@ from kraftpy.storage.file_layer import Buffer
 from kraftpy.storage.record_batch import BatchHeader, stamp, validate
 
 
+class Appended(NamedTuple):
+    """Where a request's batches stand in the log."""
+
+    base_offset: int
+    end_offset: int
+
+
 class PlacedBatch(NamedTuple):
     """A batch with its final header, ready to be written."""
 

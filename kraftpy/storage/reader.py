@@ -1,0 +1,141 @@
+"""Reading a log that belongs to someone else, perhaps to a process that is writing it right now.
+
+Takes no lock and changes nothing. A batch at the very end that is not whole is being written, or
+was torn; it is left for the next call of `batches`, which goes on where the last one stopped.
+Everything else that is damaged raises CorruptRecord, as recovery would.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kraftpy.errors import CorruptRecord, StorageError
+from kraftpy.storage.file_layer import File, FileLayer
+from kraftpy.storage.log_state import FILE_NAME as STATE_FILE
+from kraftpy.storage.log_state import LogStateFile
+from kraftpy.storage.record_batch import BatchHeader
+from kraftpy.storage.recovery import MisplacedBatch, segment_bases
+from kraftpy.storage.scan import good_batch_after, scan_batches
+from kraftpy.storage.segment import LOG_SUFFIX, segment_name
+from kraftpy.types import NO_EPOCH
+
+
+class FoundBatch(NamedTuple):
+    """A batch and where it stands."""
+
+    path: str
+    position: int
+    header: BatchHeader
+    data: memoryview
+
+
+class LogReader:
+    """One pass over a log directory, from its start or from `offset`, that may be continued."""
+
+    def __init__(self, files: FileLayer, directory: str, offset: int | None = None) -> None:
+        self._files = files
+        self._directory = directory
+        bases = self._bases()
+        if not bases:
+            raise StorageError(f"{directory} holds no log: there is no .log file in it")
+        state = LogStateFile(files, os.path.join(directory, STATE_FILE)).load()
+        self.start_offset = max(bases[0], state.start_offset if state else bases[0])
+        self._wanted = max(self.start_offset, offset or 0)
+        base = max((b for b in bases if b <= self._wanted), default=bases[0])
+        self._file: File
+        self._base, self._position = base, 0
+        self._open(base)
+        self.end_offset = base  # What was read so far ends here.
+        self.incomplete_bytes = 0  # Behind it, of a batch that is not whole.
+        self.truncations = 0  # How often the owner cut off what had been read already.
+        self._epoch: int = NO_EPOCH
+
+    def batches(self) -> Iterator[FoundBatch]:
+        """The batches that are there now and were not given before."""
+        while True:
+            yield from self._rest_of_file()
+            bases = self._bases()
+            if self.end_offset in bases and self.end_offset != self._base:
+                self._open(self.end_offset)
+            elif bases and bases[-1] < self._base:
+                # The owner cut its log back into an earlier segment.
+                self._open(bases[-1])
+                self._resync()
+            else:
+                self._refuse_gap(bases)
+                return
+
+    def _rest_of_file(self) -> Iterator[FoundBatch]:
+        self.incomplete_bytes = 0
+        looked_before = -1
+        while True:
+            size = self._file.size()
+            if size < self._position:
+                self._resync()
+            try:
+                yield from self._scan(size)
+                return
+            except CorruptRecord as damaged:
+                # The first time it may have been in the making: look again.
+                if looked_before == size and not self._was_rewritten(size):
+                    self._refuse_unless_last(damaged, size)
+                    self.incomplete_bytes = size - damaged.position
+                    return
+                if looked_before == size:
+                    self._resync()
+                looked_before = size
+
+    def _scan(self, size: int) -> Iterator[FoundBatch]:
+        path = self._file.path
+        due = self.end_offset
+        for at, header, data in scan_batches(self._file, self._position, size, due):
+            if header.base_offset != due:
+                raise MisplacedBatch(path, at, due, f"a batch of offset {header.base_offset}")
+            if header.leader_epoch < self._epoch:
+                wrong = f"epoch {header.leader_epoch} after epoch {self._epoch}"
+                raise MisplacedBatch(path, at, due, wrong)
+            due = self.end_offset = header.end_offset
+            self._position = at + header.size
+            self._epoch = header.leader_epoch
+            if due > self._wanted:
+                yield FoundBatch(path, at, header, data)
+
+    def _refuse_unless_last(self, damaged: CorruptRecord, size: int) -> None:
+        whole = good_batch_after(self._file, damaged.position, size, damaged.offset)
+        later_segment = any(base > self._base for base in self._bases())
+        if isinstance(damaged, MisplacedBatch) or whole is not None or later_segment:
+            raise damaged
+
+    def _was_rewritten(self, size: int) -> bool:
+        """Whether the file is sound from its beginning, and only our place in it is wrong."""
+        try:
+            batches = list(scan_batches(self._file, 0, size, self._base))
+        except CorruptRecord:
+            return False
+        return self._position not in (at for at, _, _ in batches)
+
+    def _resync(self) -> None:
+        """The owner cut its tail and perhaps wrote on, in a later epoch: find where that begins."""
+        self.truncations += 1
+        self._position, self.end_offset = 0, self._base
+        for at, header, _ in scan_batches(self._file, 0, self._file.size(), self._base):
+            if header.leader_epoch > self._epoch:
+                break
+            self._position = at + header.size
+            self.end_offset = header.end_offset
+
+    def _refuse_gap(self, bases: list[int]) -> None:
+        later = [base for base in bases if base > self.end_offset]
+        if later and self.incomplete_bytes == 0:
+            path = self._path(later[0])
+            raise MisplacedBatch(path, 0, self.end_offset, f"the segment begins at {later[0]}")
+
+    def _bases(self) -> list[int]:
+        return segment_bases(self._files.names(self._directory))
+
+    def _path(self, base: int) -> str:
+        return os.path.join(self._directory, segment_name(base) + LOG_SUFFIX)
+
+    def _open(self, base: int) -> None:
+        self._file = self._files.open_for_read(self._path(base))
+        self._base, self._position = base, 0

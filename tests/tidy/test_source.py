@@ -3,6 +3,7 @@
 EXCEPTIONS only ever shrinks: an entry that is no longer needed must be removed.
 """
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,9 +31,9 @@ def tracked_files() -> list[str]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     names = done.stdout.splitlines() if done.returncode == 0 else []
     if not names:
-        skip = {".git", ".venv"}
-        paths = (p.relative_to(ROOT) for p in ROOT.rglob("*") if p.is_file())
-        names = [str(p) for p in paths if not skip & set(p.parts) and p.suffix != ".pyc"]
+        skip = re.compile(r"(^|/)(\.git|\.venv|\.hypothesis|\.?\w+_cache|__pycache__)/")
+        paths = (str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file())
+        names = [name for name in paths if not skip.search(name)]
     return sorted(name for name in names if (ROOT / name).is_file())
 
 

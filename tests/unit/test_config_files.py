@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftpy.config import Given, resolve
@@ -63,6 +63,7 @@ def test_toml_that_is_hostile_or_broken_is_one_line(text: str) -> None:
         from_file_text(text, "server.toml")
 
 
+@settings(deadline=None)
 @given(st.text(), st.sampled_from(["s.toml", "s.properties"]))
 def test_any_text_is_read_or_refused_by_name(text: str, path: str) -> None:
     with suppress(ConfigError):

@@ -82,12 +82,13 @@ def metadata_records(header: BatchHeader, data: memoryview) -> Sequence[Metadata
     """The metadata records of a batch, by offset; none if it is a control batch."""
     if header.is_control:
         return ()
+    return decode_records(metadata_values(header, data), header.base_offset)
+
+
+def metadata_values(header: BatchHeader, data: memoryview) -> Iterator[bytes]:
+    """The values of a batch that is no control batch, not decoded yet."""
     if header.compression:
         raise RecordDecodeError("a batch of metadata is compressed", header.base_offset)
-    return decode_records(_values(header, data), header.base_offset)
-
-
-def _values(header: BatchHeader, data: memoryview) -> Iterator[bytes]:
     try:
         yield from iter_values(data, header)
     except InvalidBatch as error:

@@ -4,11 +4,12 @@ Takes no lock and writes nothing, so the node whose directory it is may be runni
 over the directory see what is there at that moment; a tail that is not committed yet is included.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kraftpy.errors import RecordDecodeError
-from kraftpy.metadata_log.batches import control_records, metadata_records
+from kraftpy.metadata_log.batches import control_records, metadata_records, metadata_values
+from kraftpy.metadata_log.codec import decode_record
 from kraftpy.metadata_log.control_records import ControlRecord
 from kraftpy.metadata_log.delta import ClusterDelta
 from kraftpy.metadata_log.image import ClusterImage
@@ -30,7 +31,7 @@ class MetadataEntry(NamedTuple):
     offset: int
     epoch: int
     timestamp_ms: int
-    record: MetadataRecord | ControlRecord
+    record: MetadataRecord | ControlRecord | RecordDecodeError
 
 
 class MetadataReader:
@@ -75,21 +76,31 @@ def _replay_part(image: ClusterImage, found: FoundBatch, limit: int) -> ClusterI
 
 
 def entries(found: FoundBatch) -> Iterator[MetadataEntry]:
-    """The records of a batch, metadata or control; RecordDecodeError if it holds anything else."""
+    """The records of a batch, metadata or control; one that cannot be decoded is its error."""
     header = found.header
-    records: Sequence[MetadataRecord | ControlRecord]
     if header.is_control:
+        records: Iterable[MetadataRecord | ControlRecord | RecordDecodeError]
         records = control_records(header, found.data)
     else:
-        records = metadata_records(header, found.data)
+        records = _decoded(header, found.data)
     for offset, record in enumerate(records, header.base_offset):
         yield MetadataEntry(offset, header.leader_epoch, header.max_timestamp, record)
 
 
+def _decoded(header: BatchHeader, data: memoryview) -> Iterator[MetadataRecord | RecordDecodeError]:
+    for offset, value in enumerate(metadata_values(header, data), header.base_offset):
+        try:
+            yield decode_record(value, offset)
+        except RecordDecodeError as error:
+            yield error
+
+
 def is_metadata(found: FoundBatch) -> bool:
-    """Whether a batch that is no control batch belongs to a metadata log."""
+    """Whether a batch that is no control batch looks like one of a metadata log.
+
+    One record that decodes is enough: a damaged or newer one beside it is still metadata.
+    """
     try:
-        metadata_records(found.header, found.data)
-        return True
+        return any(not isinstance(entry.record, RecordDecodeError) for entry in entries(found))
     except RecordDecodeError:
         return False

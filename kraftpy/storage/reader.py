@@ -13,7 +13,7 @@ from kraftpy.errors import CorruptRecord, StorageError
 from kraftpy.storage.file_layer import File, FileLayer
 from kraftpy.storage.log_state import FILE_NAME as STATE_FILE
 from kraftpy.storage.log_state import LogStateFile
-from kraftpy.storage.record_batch import BatchHeader
+from kraftpy.storage.record_batch import HEADER_BYTES, BatchHeader, read_header
 from kraftpy.storage.recovery import MisplacedBatch, segment_bases
 from kraftpy.storage.scan import good_batch_after, scan_batches
 from kraftpy.storage.segment import LOG_SUFFIX, segment_name
@@ -42,47 +42,40 @@ class LogReader:
         self.start_offset = max(bases[0], state.start_offset if state else bases[0])
         self._wanted = max(self.start_offset, offset or 0)
         base = max((b for b in bases if b <= self._wanted), default=bases[0])
-        self._file: File
-        self._base, self._position = base, 0
-        self._open(base)
         self.end_offset = base  # What was read so far ends here.
         self.incomplete_bytes = 0  # Behind it, of a batch that is not whole.
         self.truncations = 0  # How often the owner cut off what had been read already.
         self._epoch: int = NO_EPOCH
+        self._last: tuple[int, int, BatchHeader] | None = None  # Base offset, position, header.
+        self._base, self._position = base, 0
+        self._file = self._open(base)
 
     def batches(self) -> Iterator[FoundBatch]:
         """The batches that are there now and were not given before."""
+        if not self._resync_if_cut() and self._base in self._bases():
+            self._file = self._open(self._base)  # It may be a new file of the same name.
         while True:
             yield from self._rest_of_file()
             bases = self._bases()
-            if self.end_offset in bases and self.end_offset != self._base:
-                self._open(self.end_offset)
-            elif bases and bases[-1] < self._base:
-                # The owner cut its log back into an earlier segment.
-                self._open(bases[-1])
-                self._resync()
-            else:
+            if self.end_offset not in bases or self.end_offset == self._base:
                 self._refuse_gap(bases)
                 return
+            self._move_to(self.end_offset)
 
     def _rest_of_file(self) -> Iterator[FoundBatch]:
         self.incomplete_bytes = 0
         looked_before = -1
         while True:
             size = self._file.size()
-            if size < self._position:
-                self._resync()
             try:
                 yield from self._scan(size)
                 return
             except CorruptRecord as damaged:
                 # The first time it may have been in the making: look again.
-                if looked_before == size and not self._was_rewritten(size):
+                if looked_before == size and not self._resync_if_cut():
                     self._refuse_unless_last(damaged, size)
                     self.incomplete_bytes = size - damaged.position
                     return
-                if looked_before == size:
-                    self._resync()
                 looked_before = size
 
     def _scan(self, size: int) -> Iterator[FoundBatch]:
@@ -97,6 +90,7 @@ class LogReader:
             due = self.end_offset = header.end_offset
             self._position = at + header.size
             self._epoch = header.leader_epoch
+            self._last = self._base, at, header
             if due > self._wanted:
                 yield FoundBatch(path, at, header, data)
 
@@ -106,29 +100,46 @@ class LogReader:
         if isinstance(damaged, MisplacedBatch) or whole is not None or later_segment:
             raise damaged
 
-    def _was_rewritten(self, size: int) -> bool:
-        """Whether the file is sound from its beginning, and only our place in it is wrong."""
-        try:
-            batches = list(scan_batches(self._file, 0, size, self._base))
-        except CorruptRecord:
-            return False
-        return self._position not in (at for at, _, _ in batches)
-
-    def _resync(self) -> None:
-        """The owner cut its tail and perhaps wrote on, in a later epoch: find where that begins."""
-        self.truncations += 1
-        self._position, self.end_offset = 0, self._base
-        for at, header, _ in scan_batches(self._file, 0, self._file.size(), self._base):
-            if header.leader_epoch > self._epoch:
-                break
-            self._position = at + header.size
-            self.end_offset = header.end_offset
-
     def _refuse_gap(self, bases: list[int]) -> None:
         later = [base for base in bases if base > self.end_offset]
         if later and self.incomplete_bytes == 0:
             path = self._path(later[0])
             raise MisplacedBatch(path, 0, self.end_offset, f"the segment begins at {later[0]}")
+
+    # -- when the owner cuts its tail -----------------------------------------------------
+
+    def _resync_if_cut(self) -> bool:
+        """Whether the last batch that was read is gone; then go on where the owner did.
+
+        A tail is only ever rewritten in a later epoch: what is left of the epochs that were read
+        is known already, and the first batch of a later one is where to go on.
+        """
+        bases = self._bases()
+        if self._last is None or not bases or bases[0] > self._last[0] or self._is_there(bases):
+            return False
+        self.truncations += 1
+        for base in reversed(bases):
+            self._move_to(base)
+            self.end_offset = base
+            for at, header, _ in scan_batches(self._file, 0, self._file.size(), base):
+                if header.leader_epoch > self._epoch:
+                    break
+                self._position = at + header.size
+                self.end_offset = header.end_offset
+            if self._position > 0:
+                break
+        self._last = None
+        return True
+
+    def _is_there(self, bases: list[int]) -> bool:
+        assert self._last is not None
+        base, position, header = self._last
+        if base not in bases:
+            return False
+        head = self._open(base).read(position, HEADER_BYTES)
+        return len(head) == HEADER_BYTES and read_header(head) == header
+
+    # -- files ----------------------------------------------------------------------------
 
     def _bases(self) -> list[int]:
         return segment_bases(self._files.names(self._directory))
@@ -136,6 +147,9 @@ class LogReader:
     def _path(self, base: int) -> str:
         return os.path.join(self._directory, segment_name(base) + LOG_SUFFIX)
 
-    def _open(self, base: int) -> None:
-        self._file = self._files.open_for_read(self._path(base))
+    def _open(self, base: int) -> File:
+        return self._files.open_for_read(self._path(base))
+
+    def _move_to(self, base: int) -> None:
+        self._file = self._open(base)
         self._base, self._position = base, 0

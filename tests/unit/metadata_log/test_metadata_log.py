@@ -10,13 +10,12 @@ from structlog.testing import capture_logs
 
 from kraftpy.clock import ManualClock
 from kraftpy.errors import CorruptRecord, DiskFault, ReplayError, StorageError
-from kraftpy.metadata_log import metadata_log as module
 from kraftpy.metadata_log.bootstrap import METADATA_VERSION_LEVEL, open_alone
 from kraftpy.metadata_log.control_records import leader_change
 from kraftpy.metadata_log.image import EMPTY, ClusterImage
 from kraftpy.metadata_log.metadata_log import MetadataLog, MetadataLogConfig
 from kraftpy.metadata_log.records import BeginTransactionRecord, EndTransactionRecord
-from kraftpy.metadata_log.snapshot_file import SnapshotId, write_snapshot
+from kraftpy.metadata_log.snapshot_file import SnapshotId, snapshot_timestamp, write_snapshot
 from kraftpy.metadata_log.snapshotter import SnapshotPolicy, Snapshotter
 from kraftpy.storage.file_layer import File
 from kraftpy.testing.simulated_files import PowerLoss, SimulatedFiles
@@ -148,7 +147,7 @@ def test_without_the_sync_a_crash_leaves_a_damaged_snapshot(
     for disk in files.outcomes(64):
         for snapshot_id in open_log(disk).snapshots:
             try:
-                module.snapshot_timestamp(disk, DIR, snapshot_id)
+                snapshot_timestamp(disk, DIR, snapshot_id)
             except CorruptRecord:
                 damaged += 1
     assert damaged
@@ -233,9 +232,10 @@ def history_is_complete(log: MetadataLog) -> bool:
 @pytest.mark.parametrize("by", ["bytes", "time"])
 def test_retention_keeps_the_newest_snapshot_and_the_log_behind_the_oldest(by: str) -> None:
     clock = ManualClock()
-    limits = {"retention_bytes": 3000 if by == "bytes" else None}
     metadata_config = MetadataLogConfig(
-        segment_bytes=1500, retention_ms=10_000 if by == "time" else None, **limits
+        segment_bytes=1500,
+        retention_bytes=3000 if by == "bytes" else None,
+        retention_ms=10_000 if by == "time" else None,
     )
     log = open_log(SimulatedFiles(), metadata_config, clock)
     removed = 0
@@ -408,7 +408,7 @@ def test_a_file_is_not_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     written = log.write_snapshot(log.load_image())
     monkeypatch.setattr(SimulatedFiles, "open_for_read", noted)
     log.load_image()
-    module.snapshot_timestamp(files, DIR, written)
+    snapshot_timestamp(files, DIR, written)
     assert opened
     for file in opened:
         with pytest.raises(OSError, match="Bad file descriptor"):

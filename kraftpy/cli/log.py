@@ -16,7 +16,6 @@ from typing import Any, Final
 import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from kraftpy import logs
 from kraftpy.cli.image_tree import image_tree
@@ -130,19 +129,21 @@ def verify(directory: str, as_json: bool) -> int:
 
 
 def _print_verdict(verdict: Verdict) -> None:
-    table = Table(show_header=False, box=None)
-    table.add_row("log", f"{verdict.directory} ({verdict.kind})")
-    table.add_row("offsets", f"{verdict.start_offset} to {verdict.end_offset}")
-    table.add_row("batches", f"{verdict.batches:,}")
-    table.add_row("records", f"{verdict.records:,}")
-    table.add_row("bytes", f"{verdict.bytes:,}")
-    table.add_row("epochs", str(len(verdict.epochs)))
-    table.add_row("snapshots", str(verdict.snapshots))
+    facts = {
+        "log": f"{verdict.directory} ({verdict.kind})",
+        "offsets": f"{verdict.start_offset} to {verdict.end_offset}",
+        "batches": f"{verdict.batches:,}",
+        "records": f"{verdict.records:,}",
+        "bytes": f"{verdict.bytes:,}",
+        "epochs": f"{len(verdict.epochs):,}",
+        "snapshots": f"{verdict.snapshots:,}",
+    }
+    console = plain_console()
+    for name, value in facts.items():
+        console.print(f"{name:<10} {value}")
     if verdict.incomplete_bytes:
         unfinished = f"{verdict.incomplete_bytes:,} bytes of a batch that is not whole"
-        table.add_row("at the end", f"{unfinished}: being written, or torn by a crash")
-    console = plain_console()
-    console.print(table)
+        console.print(f"at the end {unfinished}: being written, or torn by a crash", style="yellow")
     for problem in verdict.problems:
         console.print(f"WRONG: {problem}", style="red")
     if not verdict.problems:

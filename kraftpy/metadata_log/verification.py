@@ -18,6 +18,8 @@ from kraftpy.metadata_log.snapshot_file import SnapshotId, list_snapshots, read_
 from kraftpy.storage.epochs import FILE_NAME as EPOCHS_FILE
 from kraftpy.storage.epochs import parse_checkpoint
 from kraftpy.storage.file_layer import FileLayer
+from kraftpy.storage.log_state import FILE_NAME as STATE_FILE
+from kraftpy.storage.log_state import LogStateFile
 from kraftpy.storage.reader import FoundBatch, LogReader
 from kraftpy.storage.record_batch import iter_records
 
@@ -105,6 +107,7 @@ def verify_log(
 ) -> Verdict:
     """Walk over a log, of metadata or of data. `progress` is told the bytes of each batch."""
     out = Verdict(directory=directory)
+    synced_end = _synced_end(files, directory)
     reader = LogReader(files, directory)
     out.start_offset = out.end_offset = reader.start_offset
     replay: _Replay | None = None
@@ -128,10 +131,21 @@ def verify_log(
         if replay is not None:
             replay.finish()
         _check_epochs(files, directory, out)
+        # Before and after: meanwhile the owner may have cut its tail, or grown it.
+        synced_end = min(synced_end, _synced_end(files, directory))
+        if out.end_offset < synced_end:
+            out.problems.append(
+                f"the log ends at {out.end_offset}, but was synced up to offset {synced_end}"
+            )
     except (StorageError, ReplayError, InvalidBatch) as error:
         out.problems.append(str(error))
     out.incomplete_bytes = reader.incomplete_bytes
     return out
+
+
+def _synced_end(files: FileLayer, directory: str) -> int:
+    state = LogStateFile(files, os.path.join(directory, STATE_FILE)).load()
+    return state.recovery_point if state else 0
 
 
 def _count(found: FoundBatch, out: Verdict) -> None:

@@ -7,13 +7,14 @@ guessed, defaulted or dropped. A bool is not an integer here, nor is a float, al
 would have them equal; a float must be finite, since an image holding NaN would not equal itself.
 
 A decoder and an encoder per (type, version) are generated once, at import, from the dataclasses:
-a million records are decoded at every start. Replica and directory lists repeat endlessly, so
-decoded ones are shared through a bounded table, which is what keeps a million partitions small.
+a million records are decoded at every start. The first three bytes of a value say how many elements
+the array has, its type id and its version, so they alone find the decoder; whatever they do not
+find, or the decoder refuses, is looked at again, carefully. Replica and directory lists repeat
+endlessly, so decoded ones are shared through a bounded table: a million partitions stay small.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
-from functools import partial
 from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]
@@ -27,9 +28,12 @@ from kraftpy.metadata_log.records import RECORD_TYPES, MetadataRecord
 _Decoder = Callable[[tuple[Any, ...]], MetadataRecord]
 _Encoder = Callable[[MetadataRecord], bytes]
 
-_unpack: Final = partial(msgpack.unpackb, use_list=False)
+_PREFIX_BYTES: Final = 3
+_FIXARRAY: Final = 0x90  # msgpack: the first byte of an array of fewer than 16 elements.
 # Everything msgpack raises for bad bytes; UnicodeDecodeError and ExtraData are ValueErrors.
 _UNPACK_ERRORS: Final = (ValueError, TypeError, OverflowError, msgpack.UnpackException)
+# And what the table of decoders and the decoders themselves say to what they do not know.
+_REFUSALS: Final = (*_UNPACK_ERRORS, FieldError, KeyError, IndexError)
 
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
@@ -48,21 +52,7 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
 
 def decode_record(value: bytes | memoryview, offset: int = -1) -> MetadataRecord:
     """The record in `value`; `offset` is only for the error message."""
-    try:
-        array = _unpack(value)
-    except _UNPACK_ERRORS as error:
-        raise RecordDecodeError(_unpack_reason(error), offset) from None
-    if type(array) is not tuple:
-        raise RecordDecodeError(f"a record is an array, not {type(array).__name__}", offset)
-    try:
-        decoder = _DECODERS[array[0]][array[1]]
-    except (KeyError, IndexError, TypeError):
-        raise RecordDecodeError(_header_reason(array), offset) from None
-    try:
-        return decoder(array)
-    except FieldError as refusal:
-        reason = f"{RECORD_TYPES[array[0]].__name__} version {array[1]}: {refusal}"
-        raise RecordDecodeError(reason, offset) from None
+    return decode_records((value,), offset)[0]
 
 
 def encode_records(records: Iterable[MetadataRecord]) -> list[bytes]:
@@ -70,11 +60,33 @@ def encode_records(records: Iterable[MetadataRecord]) -> list[bytes]:
     return [encode_record(record) for record in records]
 
 
-def decode_records(
-    values: Iterable[bytes | memoryview], base_offset: int
-) -> Iterator[MetadataRecord]:
-    """The records of one batch, whose first has `base_offset`."""
-    return map(decode_record, values, range(base_offset, 1 << 63))
+def decode_records(values: Iterable[bytes | memoryview], base_offset: int) -> list[MetadataRecord]:
+    """The records of one batch, whose first has `base_offset`; RecordDecodeError, or all."""
+    decoders, unpack = _DECODERS, msgpack.unpackb
+    records: list[MetadataRecord] = []
+    for value in values:
+        try:
+            records.append(decoders[value[:_PREFIX_BYTES]](unpack(value, use_list=False)))
+        except _REFUSALS:
+            records.append(_decode_carefully(value, base_offset + len(records)))
+    return records
+
+
+def _decode_carefully(value: bytes | memoryview, offset: int) -> MetadataRecord:
+    """Say what is wrong, or decode a header that is right but longer than it need be."""
+    try:
+        array = msgpack.unpackb(value, use_list=False)
+    except _UNPACK_ERRORS as error:
+        raise RecordDecodeError(_unpack_reason(error), offset) from None
+    try:
+        decoder = _DECODERS[_checked_prefix(array)]
+    except FieldError as refusal:
+        raise RecordDecodeError(str(refusal), offset) from None
+    try:
+        return decoder(array)
+    except FieldError as refusal:
+        reason = f"{RECORD_TYPES[array[0]].__name__} version {array[1]}: {refusal}"
+        raise RecordDecodeError(reason, offset) from None
 
 
 def _unpack_reason(error: Exception) -> str:
@@ -88,48 +100,49 @@ def _unpack_reason(error: Exception) -> str:
     return f"the bytes are not msgpack ({str(error) or type(error).__name__})"
 
 
-def _header_reason(array: tuple[Any, ...]) -> str:
+def _checked_prefix(array: Any) -> bytes:
+    """The key of the decoder for what was unpacked; FieldError if there is none."""
+    if type(array) is not tuple:
+        raise FieldError(f"a record is an array, not {type(array).__name__}")
     if len(array) < 2:
-        return "a record begins with a type id and a version"
-    type_id, version = array[:2]
-    if type(type_id) is not int or type(version) is not int:
-        return f"type id {shown(type_id)} and version {shown(version)} must be integers"
-    record_type = RECORD_TYPES.get(type_id)
-    if record_type is None:
-        return f"unknown record type {type_id}"
-    return (
-        f"{record_type.__name__} has no version {version}, only "
-        f"{record_type.MIN_VERSION} to {record_type.MAX_VERSION}"
-    )
+        raise FieldError("a record begins with a type id and a version")
+    key, version = array[:2]
+    if type(key) is not int or type(version) is not int:
+        raise FieldError(f"type id {shown(key)} and version {shown(version)} must be integers")
+    cls = RECORD_TYPES.get(key)
+    if cls is None:
+        raise FieldError(f"unknown record type {key}")
+    if version not in _versions(cls):
+        known = f"{cls.MIN_VERSION} to {cls.MAX_VERSION}"
+        raise FieldError(f"{cls.__name__} has no version {version}, only {known}")
+    expected = len(_fields_of(cls, version))
+    if len(array) - 2 != expected:
+        found = f"{len(array) - 2} fields where there must be {expected}"
+        raise FieldError(f"{cls.__name__} version {version}: {found}")
+    return _prefix(cls, version)
 
 
 # --- generating the functions ----------------------------------------------------------------
 
 
-def _decoder(cls: type, version: int) -> _Decoder:
-    """decode(t): check the arity and each field, fill a draft, freeze it."""
+def _decoder(cls: type[MetadataRecord], version: int) -> _Decoder:
+    """decode(t): check each field, fill a draft, freeze it. The prefix has told the header."""
     types = wire_types(cls)
-    present = [f for f in fields(cls) if f.metadata.get("since", 0) <= version]
+    present = _fields_of(cls, version)
     names = _namespace(cls)
-    unpacked = "".join(f", {f.name}" for f in present)
-    source = [
-        "def decode(t):",
-        f" if len(t) != {len(present) + 2}: _wrong_arity(len(t) - 2, {len(present)})",
-        f" _key, _version{unpacked} = t",
-        " if type(_key) is not int or type(_version) is not int: _wrong_header(_key, _version)",
-    ]
-    for f in present:
-        source += types[f.name].decode_lines(f.name)
+    source = ["def decode(t):", f" {', '.join(['_key', '_version', *present])} = t"]
+    for name in present:
+        source += types[name].decode_lines(name)
     source.append(" _r = _Draft()")
     for f in fields(cls):
-        if f not in present:
+        if f.name not in present:
             names[f"_default_{f.name}"] = f.default
-        source.append(f" _r.{f.name} = {f.name if f in present else f'_default_{f.name}'}")
+        source.append(f" _r.{f.name} = {f.name if f.name in present else f'_default_{f.name}'}")
     source += [" _r.__class__ = _cls", " return _r"]
     return compile_function("\n".join(source), names)
 
 
-def _encoder(cls: type, version: int) -> _Encoder:
+def _encoder(cls: type[MetadataRecord], version: int) -> _Encoder:
     """encode(r): check each field, as a decoder will, and pack."""
     types = wire_types(cls)
     names = _namespace(cls)
@@ -143,8 +156,7 @@ def _encoder(cls: type, version: int) -> _Encoder:
             continue
         source += types[f.name].encode_lines(f.name)
         packed.append(f"{f.name}, ")
-    key = cls.API_KEY  # type: ignore[attr-defined]
-    source.append(f" return _pack(({key}, {version}, {''.join(packed)}))")
+    source.append(f" return _pack(({cls.API_KEY}, {version}, {''.join(packed)}))")
     return compile_function("\n".join(source), names)
 
 
@@ -154,8 +166,6 @@ def _namespace(cls: type) -> dict[str, Any]:
         "_Draft": draft_of(cls),
         "_pack": msgpack.packb,
         "_too_new": fieldcheck.too_new,
-        "_wrong_arity": fieldcheck.wrong_arity,
-        "_wrong_header": fieldcheck.wrong_header,
         **fieldcheck.NAMES,
     }
 
@@ -164,9 +174,22 @@ def _versions(cls: type[MetadataRecord]) -> range:
     return range(cls.MIN_VERSION, cls.MAX_VERSION + 1)
 
 
-_DECODERS: Final[dict[int, dict[int, _Decoder]]] = {
-    key: {version: _decoder(cls, version) for version in _versions(cls)}
-    for key, cls in RECORD_TYPES.items()
+def _fields_of(cls: type[MetadataRecord], version: int) -> list[str]:
+    """The names of the fields that this version has, in the order of the wire."""
+    return [f.name for f in fields(cls) if f.metadata.get("since", 0) <= version]
+
+
+def _prefix(cls: type[MetadataRecord], version: int) -> bytes:
+    """How every value of this type and version begins: array length, type id, version."""
+    elements = len(_fields_of(cls, version)) + 2
+    assert elements < 16, "the length of a longer array takes more than one byte"
+    return bytes((_FIXARRAY | elements, cls.API_KEY, version))
+
+
+_DECODERS: Final[dict[bytes | memoryview, _Decoder]] = {
+    _prefix(cls, version): _decoder(cls, version)
+    for cls in RECORD_TYPES.values()
+    for version in _versions(cls)
 }
 _ENCODERS: Final[dict[type, dict[int, _Encoder]]] = {
     cls: {version: _encoder(cls, version) for version in _versions(cls)}

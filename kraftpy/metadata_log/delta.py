@@ -56,15 +56,14 @@ class ClusterDelta:
         offset = base_offset
         handlers, draft = HANDLERS, self._draft
         for record in records:
-            handler = handlers.get(type(record))
-            if handler is None:
-                self.replay(record, offset)
-                draft = self._draft
-            else:
+            if type(record) in handlers:
                 try:
-                    handler(draft, record)
+                    handlers[type(record)](draft, record)
                 except Illegal as illegal:
                     raise ReplayError(record, offset, str(illegal)) from None
+            else:
+                self.replay(record, offset)
+                draft = self._draft
             offset += 1
         return offset
 

@@ -181,10 +181,12 @@ class Draft:
         topic_id, partition_id = record.topic_id, record.partition_id
         topic = self._topics.get(topic_id) or self._known_topic(topic_id)
         old = topic.changed.get(partition_id)
+        if old is not None:
+            topic.changed[partition_id] = merge_partition(old, record)
+            return
+        old = topic.base.get(partition_id)
         if old is None:
-            old = topic.base.get(partition_id)
-            if old is None:
-                raise Illegal(f"topic {topic.name} has no partition {partition_id}")
+            raise Illegal(f"topic {topic.name} has no partition {partition_id}")
         topic.changed[partition_id] = merge_partition(old, record)
         self._topics[topic_id] = topic
 

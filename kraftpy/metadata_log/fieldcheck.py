@@ -52,14 +52,6 @@ def shown(value: object) -> str:
     return reprlib.repr(value)
 
 
-def wrong_arity(found: int, expected: int) -> NoReturn:
-    raise FieldError(f"{found} fields where there must be {expected}")
-
-
-def wrong_header(key: object, version: object) -> NoReturn:
-    raise FieldError(f"type id {shown(key)} and version {shown(version)} must be integers")
-
-
 def too_new(name: str, version: int) -> NoReturn:
     raise FieldError(f"version {version} has no field {name}, and dropping it would lose data")
 
@@ -75,7 +67,10 @@ class WireType:
 
     def decode_lines(self, name: str) -> list[str]:
         if self.kind in ("i32s", "uuids", "strs"):
-            return self._guarded(name, f"{name} = _{self.kind}('{name}', {name})")
+            # There is one empty tuple, most lists are empty, and a call costs more than a look.
+            lines = self._guarded(name, f"if {name} is not _EMPTY:")
+            indent = " " * (len(lines) + 1)
+            return [*lines, f"{indent}{name} = _{self.kind}('{name}', {name})"]
         if self.struct is not None:
             call = f"_decode_structs('{name}', {name}, _{self.struct.__name__})"
             return self._guarded(name, f"{name} = {call}")
@@ -218,6 +213,7 @@ def _encode_structs(name: str, value: Any, struct: Struct) -> tuple[Any, ...]:
 
 
 NAMES: Final[dict[str, Any]] = {
+    "_EMPTY": (),
     "_refuse": refuse,
     "_refuse_secret": refuse_secret,
     "_isfinite": math.isfinite,

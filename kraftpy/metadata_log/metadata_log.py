@@ -9,7 +9,8 @@ Which part of the log is committed is Raft's to know: whoever asks for an image 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kraftpy.clock import Clock
@@ -87,7 +88,8 @@ class MetadataLog:
         self._files = files
         self._clock = clock
         self.log = Log.open(files, directory, config.log, clock)
-        self._remove_unfinished_snapshots()
+        with self._disk("open"):
+            self._remove_unfinished_snapshots()
         newest = self.snapshots[-1] if self.snapshots else SnapshotId(0, 0)
         if newest.end_offset > self.log.end_offset:
             # A snapshot from another node was stored, and the crash came before the log followed.
@@ -145,10 +147,8 @@ class MetadataLog:
 
     def write_snapshot(self, image: ClusterImage) -> SnapshotId:
         """Store a committed image as a snapshot, durably."""
-        try:
+        with self._disk("write a snapshot of"):
             return write_snapshot(self._files, self.directory, image)
-        except OSError as error:
-            raise DiskFault(f"cannot write a snapshot in {self.directory}: {error}") from error
 
     def bytes_since_snapshot(self) -> int:
         """How much log a load has to replay behind the newest snapshot."""
@@ -165,9 +165,10 @@ class MetadataLog:
         snapshots = self.snapshots
         while len(snapshots) > 1 and self._is_too_old(snapshots):
             oldest = snapshots.pop(0)
-            # The snapshot first: it must never be there without the log behind it.
-            self._files.remove(os.path.join(self.directory, oldest.file_name))
-            self._files.sync_directory(self.directory)
+            with self._disk("remove a snapshot of"):
+                # The snapshot first: it must never be there without the log behind it.
+                self._files.remove(os.path.join(self.directory, oldest.file_name))
+                self._files.sync_directory(self.directory)
             self.log.move_start_offset(snapshots[0].end_offset)
             self.log.delete_old_segments(upto=snapshots[0].end_offset)
             removed.append(oldest)
@@ -185,6 +186,15 @@ class MetadataLog:
 
     def close(self) -> None:
         self.log.close()
+
+    @contextmanager
+    def _disk(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DiskFault(
+                f"cannot {doing} the metadata log in {self.directory}: {error}"
+            ) from error
 
 
 def file_size(files: FileLayer, path: str) -> int:

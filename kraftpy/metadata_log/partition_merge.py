@@ -5,9 +5,9 @@ change names a leader, be it the same one. A change carries both as a witness: w
 arrive elsewhere, the writer saw another state than we have, and the record is refused.
 """
 
-from typing import Final
+from typing import Any, Final
 
-from kraftpy.metadata_log.fastclass import constructor
+from kraftpy.metadata_log.fastclass import draft_of
 from kraftpy.metadata_log.image import Partition
 from kraftpy.metadata_log.records import (
     MIGRATING_DIRECTORY,
@@ -21,7 +21,7 @@ from kraftpy.metadata_log.records import (
 )
 from kraftpy.types import BrokerId, Uuid
 
-_partition: Final = constructor(Partition)
+_DraftPartition: Final[Any] = draft_of(Partition)
 _RECOVERY_STATES: Final = (RECOVERED, RECOVERING)
 # Shared, as most partitions of a log without directories need the same few.
 _MIGRATING: Final = tuple((MIGRATING_DIRECTORY,) * count for count in range(16))
@@ -41,19 +41,20 @@ def new_partition(record: PartitionRecord) -> Partition:
         raise Illegal(f"{len(directories)} directories for {len(replicas)} replicas")
     if record.leader_recovery_state not in _RECOVERY_STATES:
         raise Illegal(f"{record.leader_recovery_state} is not a leader recovery state")
-    return _partition(
-        replicas,
-        record.isr,
-        record.removing_replicas,
-        record.adding_replicas,
-        record.leader,
-        record.leader_recovery_state,
-        record.leader_epoch,
-        record.partition_epoch,
-        directories,
-        record.eligible_leader_replicas,
-        record.last_known_elr,
-    )
+    new = _DraftPartition()
+    new.replicas = replicas
+    new.isr = record.isr
+    new.removing_replicas = record.removing_replicas
+    new.adding_replicas = record.adding_replicas
+    new.leader = record.leader
+    new.leader_recovery_state = record.leader_recovery_state
+    new.leader_epoch = record.leader_epoch
+    new.partition_epoch = record.partition_epoch
+    new.directories = directories
+    new.elr = record.eligible_leader_replicas
+    new.last_known_elr = record.last_known_elr
+    new.__class__ = Partition
+    return new  # type: ignore[no-any-return]
 
 
 def merge_partition(old: Partition, record: PartitionChangeRecord) -> Partition:
@@ -77,19 +78,20 @@ def merge_partition(old: Partition, record: PartitionChangeRecord) -> Partition:
     isr = record.isr
     removing, adding = record.removing_replicas, record.adding_replicas
     elr, last_known_elr = record.eligible_leader_replicas, record.last_known_elr
-    return _partition(
-        replicas,
-        old.isr if isr is None else isr,
-        old.removing_replicas if removing is None else removing,
-        old.adding_replicas if adding is None else adding,
-        leader,
-        recovery,
-        leader_epoch,
-        partition_epoch,
-        directories,
-        old.elr if elr is None else elr,
-        old.last_known_elr if last_known_elr is None else last_known_elr,
-    )
+    new = _DraftPartition()
+    new.replicas = replicas
+    new.isr = old.isr if isr is None else isr
+    new.removing_replicas = old.removing_replicas if removing is None else removing
+    new.adding_replicas = old.adding_replicas if adding is None else adding
+    new.leader = leader
+    new.leader_recovery_state = recovery
+    new.leader_epoch = leader_epoch
+    new.partition_epoch = partition_epoch
+    new.directories = directories
+    new.elr = old.elr if elr is None else elr
+    new.last_known_elr = old.last_known_elr if last_known_elr is None else last_known_elr
+    new.__class__ = Partition
+    return new  # type: ignore[no-any-return]
 
 
 def _witness_rule(record: PartitionChangeRecord, leader_epoch: int, partition_epoch: int) -> str:

@@ -159,7 +159,7 @@ def test_a_full_disk_costs_the_snapshot_and_nothing_else() -> None:
     add_topics(log, 50)
     image = log.load_image()
     files.capacity_bytes = sum(len(files.read_whole(f"{DIR}/{n}")) for n in files.names(DIR)) + 100
-    with pytest.raises(DiskFault, match="cannot write a snapshot"):
+    with pytest.raises(DiskFault, match="cannot write a snapshot of the metadata log in"):
         log.write_snapshot(image)
     assert log.snapshots == []
     files.capacity_bytes = None

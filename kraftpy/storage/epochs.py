@@ -101,6 +101,16 @@ class LeaderEpochs:
         end = self._starts[at + 1] if at + 1 < len(self._starts) else log_end_offset
         return self._epochs[at], end
 
+    def divergence(self, epoch: int, end_offset: int, log_end_offset: int) -> int:
+        """From which offset on a leader whose `epoch` ends at `end_offset` may have other records.
+
+        If this log does not know that epoch, that is where its largest smaller one ends.
+        """
+        own_epoch, own_end = self.end_offset_for(epoch, log_end_offset)
+        if own_epoch == NO_EPOCH:
+            return end_offset  # No epochs were noted that far back: take the leader's word.
+        return min(own_end, end_offset) if own_epoch == epoch else own_end
+
     def write(self) -> None:
         """Replace the checkpoint file, durably."""
         lines = [_VERSION, str(len(self._epochs))]

@@ -2,15 +2,16 @@
 
 `.index`: (offset - base i32, position i32): the batch at `position` ends with that offset.
 `.timeindex`: (timestamp i64, offset - base i32): no record up to that offset is younger.
-Both grow strictly. They are a help, never the truth: entries are kept in memory, written without
-fsync when the log is flushed or rolled, and rebuilt from the segment when they do not fit it.
+Both grow strictly. They are a help, never the truth: entries are kept in memory, written now and
+then, synced only when the segment is full, and rebuilt from it when they do not fit.
 A lookup that lands too early costs time only; the caller checks that it never lands too late.
 """
 
 import sys
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_right
-from typing import Final
+from typing import ClassVar, Final
 
 from kraftpy.storage.file_layer import FileLayer
 
@@ -18,19 +19,96 @@ OFFSET_ENTRY_BYTES: Final = 8
 TIME_ENTRY_BYTES: Final = 12
 
 
-class OffsetIndex:
-    """Offset to position, for one segment."""
+class _IndexFile(ABC):
+    """Entries in memory, and the file that some of them are in."""
 
-    __slots__ = ("_base_offset", "_files", "_offsets", "_path", "_positions", "_stale", "_written")
+    ENTRY_BYTES: ClassVar[int]
+
+    __slots__ = ("_base_offset", "_files", "_offsets", "_path", "_stale", "_written")
 
     def __init__(self, files: FileLayer, path: str, base_offset: int) -> None:
         self._files = files
         self._path = path
         self._base_offset = base_offset
         self._offsets = array("I")
-        self._positions = array("I")
         self._written = 0  # Entries that the file already holds.
         self._stale = True  # Whether the file may hold others behind them.
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def unwritten(self) -> int:
+        """Entries that only memory holds."""
+        return len(self._offsets) - self._written
+
+    @abstractmethod
+    def _encode(self, first: int) -> bytes:
+        """The entries from number `first` on, as the file has them."""
+
+    def _kept(self, keep: int) -> None:
+        """The subclass has dropped all but the first `keep` entries."""
+        if keep < self._written:
+            self._written = keep
+            self._stale = True
+
+    def write(self) -> None:
+        """Hand the new entries to the file. Not synced: a crash costs a rebuild, no more."""
+        if self._written == len(self._offsets) and not self._stale:
+            return
+        raw = self._encode(self._written)
+        file = self._files.open(self._path)
+        if self._stale:
+            file.truncate(self._written * self.ENTRY_BYTES)
+        file.write(self._written * self.ENTRY_BYTES, [raw])
+        file.close()
+        self._written = len(self._offsets)
+        self._stale = False
+
+    def rewrite(self) -> None:
+        """Hand every entry to the file, whatever it holds."""
+        self._written = 0
+        self._stale = True
+        self.write()
+
+    def drop_stale(self) -> None:
+        """Take entries out of the file that memory has dropped."""
+        if self._stale and self._files.exists(self._path):
+            file = self._files.open(self._path)
+            if file.size() > self._written * self.ENTRY_BYTES:
+                file.truncate(self._written * self.ENTRY_BYTES)
+            file.close()
+            self._stale = False
+
+    def is_in_file(self) -> bool:
+        """Whether the file holds these entries and no others."""
+        if not self._files.exists(self._path):
+            return False
+        rest = self._encode(self._written)  # What is before it was read from the file.
+        file = self._files.open_for_read(self._path)
+        expected_bytes = self._written * self.ENTRY_BYTES + len(rest)
+        same = file.size() == expected_bytes and rest == file.read(
+            expected_bytes - len(rest), len(rest)
+        )
+        file.close()
+        return same
+
+    def sync(self) -> None:
+        file = self._files.open(self._path)
+        file.sync()
+        file.close()
+
+
+class OffsetIndex(_IndexFile):
+    """Offset to position, for one segment."""
+
+    ENTRY_BYTES = OFFSET_ENTRY_BYTES
+
+    __slots__ = ("_positions",)
+
+    def __init__(self, files: FileLayer, path: str, base_offset: int) -> None:
+        super().__init__(files, path, base_offset)
+        self._positions = array("I")
 
     def load(self, segment_bytes: int) -> bool:
         """Read the file; False if it is missing or cannot belong to such a segment."""
@@ -55,14 +133,6 @@ class OffsetIndex:
     def append(self, last_offset: int, position: int) -> None:
         self._offsets.append(last_offset - self._base_offset)
         self._positions.append(position)
-
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    @property
-    def unwritten(self) -> int:
-        """Entries that only memory holds."""
-        return len(self._offsets) - self._written
 
     def last_position(self) -> int:
         return self._positions[-1] if self._positions else 0
@@ -89,47 +159,30 @@ class OffsetIndex:
         keep = bisect_right(self._positions, position - 1) if position > 0 else 0
         del self._offsets[keep:]
         del self._positions[keep:]
-        if keep < self._written:
-            self._written = keep
-            self._stale = True
+        self._kept(keep)
 
     def clear(self) -> None:
         self.cut(0)
 
-    def write(self) -> None:
-        """Hand the new entries to the file. Not synced: a crash costs a rebuild, no more."""
-        if self._written == len(self._offsets) and not self._stale:
-            return
+    def _encode(self, first: int) -> bytes:
         flat = array("I")
-        for offset, position in zip(
-            self._offsets[self._written :], self._positions[self._written :], strict=True
-        ):
-            flat.append(offset)
-            flat.append(position)
+        for entry in zip(self._offsets[first:], self._positions[first:], strict=True):
+            flat.extend(entry)
         if sys.byteorder == "little":
             flat.byteswap()
-        file = self._files.open(self._path)
-        if self._stale:
-            file.truncate(self._written * OFFSET_ENTRY_BYTES)
-        file.write(self._written * OFFSET_ENTRY_BYTES, [flat.tobytes()])
-        file.close()
-        self._written = len(self._offsets)
-        self._stale = False
+        return flat.tobytes()
 
 
-class TimeIndex:
+class TimeIndex(_IndexFile):
     """Timestamp to offset, for one segment."""
 
-    __slots__ = ("_base_offset", "_files", "_offsets", "_path", "_stale", "_timestamps", "_written")
+    ENTRY_BYTES = TIME_ENTRY_BYTES
+
+    __slots__ = ("_timestamps",)
 
     def __init__(self, files: FileLayer, path: str, base_offset: int) -> None:
-        self._files = files
-        self._path = path
-        self._base_offset = base_offset
+        super().__init__(files, path, base_offset)
         self._timestamps = array("q")
-        self._offsets = array("I")
-        self._written = 0
-        self._stale = True
 
     def load(self) -> bool:
         """Read the file; False if it is missing or its entries do not grow."""
@@ -155,9 +208,6 @@ class TimeIndex:
             self._timestamps.append(timestamp)
             self._offsets.append(offset - self._base_offset)
 
-    def __len__(self) -> int:
-        return len(self._timestamps)
-
     def last(self) -> tuple[int, int] | None:
         if not self._timestamps:
             return None
@@ -175,30 +225,18 @@ class TimeIndex:
             keep -= 1
         del self._offsets[keep:]
         del self._timestamps[keep:]
-        if keep < self._written:
-            self._written = keep
-            self._stale = True
+        self._kept(keep)
 
     def clear(self) -> None:
         self.cut(self._base_offset)
 
-    def write(self) -> None:
-        """Hand the new entries to the file, unsynced."""
-        if self._written == len(self._offsets) and not self._stale:
-            return
-        raw = b"".join(
+    def _encode(self, first: int) -> bytes:
+        return b"".join(
             timestamp.to_bytes(8, "big", signed=True) + offset.to_bytes(4, "big")
             for timestamp, offset in zip(
-                self._timestamps[self._written :], self._offsets[self._written :], strict=True
+                self._timestamps[first:], self._offsets[first:], strict=True
             )
         )
-        file = self._files.open(self._path)
-        if self._stale:
-            file.truncate(self._written * TIME_ENTRY_BYTES)
-        file.write(self._written * TIME_ENTRY_BYTES, [raw])
-        file.close()
-        self._written = len(self._offsets)
-        self._stale = False
 
 
 def _grows(values: "array[int]") -> bool:

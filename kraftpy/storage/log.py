@@ -27,7 +27,7 @@ from kraftpy.storage.epochs import LeaderEpochs
 from kraftpy.storage.file_layer import Buffer, File, FileLayer
 from kraftpy.storage.log_state import FILE_NAME as STATE_FILE
 from kraftpy.storage.log_state import LogStateFile
-from kraftpy.storage.record_batch import BatchHeader, iter_records
+from kraftpy.storage.record_batch import BatchHeader
 from kraftpy.storage.recovery import Recovery
 from kraftpy.storage.request import (
     Appended,
@@ -39,7 +39,6 @@ from kraftpy.storage.request import (
 from kraftpy.storage.retention import SegmentFacts, count_deletable
 from kraftpy.storage.scan import scan_batches
 from kraftpy.storage.segment import Segment, SegmentConfig
-from kraftpy.types import NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +199,7 @@ class Log:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
             try:
                 self._write_groups(placed)
+                self._segments[-1].write_indexes()
             except OSError:
                 self._take_back()
                 raise
@@ -229,10 +229,11 @@ class Log:
         """Free the bytes of a failed append if the disk lets us; recovery copes if not."""
         with suppress(OSError):
             self._remove_segments_after(self._end.segment)
+            self._end.segment.size = self._end.position
             self._end.segment.file.truncate(self._end.position)
 
     def _roll(self, base_offset: int) -> None:
-        self._segments[-1].write_indexes(final=True)
+        self._segments[-1].seal()
         segment = Segment(self._files, self.directory, base_offset, self.config.segment)
         self._segments.append(segment)
         self._bases.append(base_offset)
@@ -256,7 +257,6 @@ class Log:
             # Seldom synced: should it be lost, an older mark is still true. Once per segment it
             # is, to keep the part small that a power loss leaves without a mark.
             self._set_mark(end.offset, end.position, sync=names_changed)
-            end.segment.write_indexes()
             self._flushed_ms = self._clock.monotonic_ms()
 
     def flush_if_due(self) -> bool:
@@ -316,13 +316,9 @@ class Log:
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record at or after `timestamp`."""
         for segment in self._segments:
-            position = segment.find_timestamp(timestamp, self.start_offset)
-            while position is not None and position < segment.size:
-                data = segment.read_batch(position)
-                for record in iter_records(data):
-                    if record.timestamp >= timestamp and record.offset >= self.start_offset:
-                        return record.offset, record.timestamp
-                position += len(data)
+            found = segment.find_record(timestamp, self.start_offset)
+            if found is not None:
+                return found
         return None
 
     def _check_range(self, offset: int) -> None:
@@ -370,11 +366,7 @@ class Log:
         If this log does not know that epoch, it is cut where its largest smaller one ends, and
         the leader must be asked again about that one. The new end offset.
         """
-        own_epoch, own_end = self.epochs.end_offset_for(epoch, self.end_offset)
-        if own_epoch == NO_EPOCH:
-            target = end_offset  # No epochs were noted that far back: take the leader's word.
-        else:
-            target = min(own_end, end_offset) if own_epoch == epoch else own_end
+        target = self.epochs.divergence(epoch, end_offset, self.end_offset)
         return self.truncate_to(max(target, self.start_offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -428,6 +420,8 @@ class Log:
         """
         self._refuse_if_closed()
         upto = self.end_offset if upto is None else min(upto, self.end_offset)
+        for segment in self._segments[: self._count_deletable(upto)]:
+            segment.prove_max_timestamp()  # No record goes because an index has lost its time.
         count = self._count_deletable(upto)
         if count == 0:
             return 0
@@ -496,4 +490,6 @@ class Log:
             yield
         except OSError as error:
             self._closed = f"failed ({error})"
+            with self._lock, suppress(OSError):
+                self._state.write_failed(self.start_offset, *self._mark)
             raise DiskFault(f"cannot {doing} the log in {self.directory}: {error}") from error

@@ -3,7 +3,10 @@
 - `start_offset`: records before it are gone, even where their bytes are still there.
 - `recovery_point` (offset and the position in its segment): every byte before it has been synced,
   so damage there is damage, never a torn write.
-- `boot_id`: the boot in which it was written.
+- `boot`: the boot in which it was written.
+- `failed`: a write or fsync failed after it. The kernel may then show bytes, and call them clean,
+  that the disk never got: they must be written again before an fsync of them means anything. The
+  note needs no fsync itself, since a restart of the machine drops those bytes too.
 
 Two slots are written in turn, each with a sequence number and a CRC: a torn write leaves the other.
 A raised recovery point is written without an fsync of its own (after a power loss an older one is
@@ -12,13 +15,13 @@ still true); a lowered one, or a moved start offset, is synced before anything r
 
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 from kraftpy.storage.file_layer import File, FileLayer
 
 FILE_NAME: Final = "log-state"
-_SLOT: Final = struct.Struct(">QqqqI")
+_SLOT: Final = struct.Struct(">QqqqI?")
 # A sector each: a torn sector write takes one slot only.
 _SLOT_BYTES: Final = 512
 _CRC: Final = struct.Struct(">I")
@@ -33,6 +36,7 @@ class LogState:
     recovery_point: int
     recovery_position: int
     boot: int
+    failed: bool
 
 
 class LogStateFile:
@@ -64,17 +68,27 @@ class LogStateFile:
         self, start_offset: int, recovery_point: int, recovery_position: int, *, sync: bool
     ) -> None:
         """Put a new state into the older slot, or, synced, into both: none older is left."""
+        state = LogState(start_offset, recovery_point, recovery_position, self._boot, failed=False)
+        file = self._put(state)
+        if sync:
+            # One after the other: at every moment one of the slots is whole on the disk.
+            file.sync()
+            self._put(state)
+            file.sync()
+
+    def write_failed(self, start_offset: int, recovery_point: int, recovery_position: int) -> None:
+        """Note that nothing behind the recovery point is known to be what it seems."""
+        self._put(
+            LogState(start_offset, recovery_point, recovery_position, self._boot, failed=True)
+        )
+
+    def _put(self, state: LogState) -> File:
         if self._file is None:
             self._file = self._files.open(self._path)
-        if sync:
-            self.write(start_offset, recovery_point, recovery_position, sync=False)
         self._sequence += 1
-        body = _SLOT.pack(
-            self._sequence, start_offset, recovery_point, recovery_position, self._boot
-        )
+        body = _SLOT.pack(self._sequence, *astuple(state))
         self._file.write(self._sequence % 2 * _SLOT_BYTES, [body + _CRC.pack(zlib.crc32(body))])
-        if sync:
-            self._file.sync()
+        return self._file
 
     def close(self) -> None:
         if self._file is not None:
@@ -92,5 +106,5 @@ def _parse(raw: bytes) -> tuple[int, LogState] | None:
         return None
     if zlib.crc32(raw[: _SLOT.size]) != _CRC.unpack_from(raw, _SLOT.size)[0]:
         return None
-    sequence, start_offset, recovery_point, recovery_position, boot = _SLOT.unpack_from(raw)
-    return sequence, LogState(start_offset, recovery_point, recovery_position, boot)
+    sequence, *fields = _SLOT.unpack_from(raw)
+    return sequence, LogState(*fields)

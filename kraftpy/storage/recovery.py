@@ -9,10 +9,14 @@ is judged, by the recovery point and the boot that `log-state` names:
 - behind it, in another boot: the machine went down, and a disk may keep any part of what was not
   synced. The log ends at the first bad batch; what follows was never promised to anyone.
 A directory without `log-state` (written by another Kafka) is judged as in the same boot.
+
+Indexes are believed where their segment was full and synced, and in the same boot; elsewhere, and
+where they do not fit, they are made anew from the batches. Epochs before the start do not count.
 """
 
 import os
 import re
+from contextlib import suppress
 from typing import Final
 
 from kraftpy.errors import CorruptRecord
@@ -84,7 +88,8 @@ class Recovery:
         self._epochs.cut_end(self.end_offset, durably=False)
         self._epochs.cut_start(self.start_offset, self.end_offset, durably=False)
         synced_end = self._state.recovery_point if self._state else 0
-        if self.end_offset < synced_end:
+        # What is missing before the start was to go anyway, perhaps by a repair that was stopped.
+        if self.end_offset < synced_end and self.start_offset < synced_end:
             last = self.segments[-1] if self.segments else None
             raise CorruptRecord(
                 last.file.path if last else self._directory,
@@ -97,6 +102,9 @@ class Recovery:
         if self._state is None:
             return self.segments[0].base_offset if self.segments else new_start_offset
         start = self._state.start_offset
+        if self._state.recovery_point <= start and not any(each.size for each in self.segments):
+            # Nothing is left, and nothing is missed: the log was on its way to a new start.
+            self.segments = [each for each in self.segments if each.base_offset == start]
         if self.segments and self.segments[0].base_offset > start:
             path = self.segments[0].file.path
             raise CorruptRecord(path, 0, start, "the segment that holds this offset is missing")
@@ -119,14 +127,21 @@ class Recovery:
         self.end_offset = due
 
     def _scan_from(self, at: int) -> int:
-        """The position in a segment up to which its batches were synced."""
+        """The position up to which batches were synced and their indexes can be believed."""
         assert self._state is not None
         segment = self.segments[at]
-        if at + 1 < len(self.segments) and self._state.recovery_point >= self._base_after(at):
-            return segment.size
-        if self._state.recovery_point <= segment.base_offset:
+        is_last = at + 1 == len(self.segments)
+        if not is_last and self._state.recovery_point > self._base_after(at):
+            return segment.size  # That flush, in a later segment, has synced the indexes too.
+        if self._state.recovery_point <= segment.base_offset or self._is_index_doubtful():
             return 0
+        if not is_last and self._state.recovery_point == self._base_after(at):
+            return segment.size
         return min(self._state.recovery_position, segment.size)
+
+    def _is_index_doubtful(self) -> bool:
+        """Whether index entries of the last segments, never synced, may be lost in part."""
+        return self._state is None or not self._state_file.is_of_this_boot(self._state)
 
     def _base_after(self, at: int) -> int:
         return self.segments[at + 1].base_offset
@@ -142,10 +157,11 @@ class Recovery:
         for at, header, _ in scan_batches(segment.file, position, segment.size, due):
             if header.base_offset != due:
                 raise MisplacedBatch(path, at, due, f"a batch of offset {header.base_offset}")
-            if header.leader_epoch < self._last_epoch:
-                wrong = f"epoch {header.leader_epoch} after epoch {self._last_epoch}"
-                raise MisplacedBatch(path, at, due, wrong)
-            self._note_epoch(header, whole=scan_from is None)
+            if header.last_offset >= self.start_offset:
+                if header.leader_epoch < self._last_epoch:
+                    wrong = f"epoch {header.leader_epoch} after epoch {self._last_epoch}"
+                    raise MisplacedBatch(path, at, due, wrong)
+                self._note_epoch(header, whole=scan_from is None)
             segment.note(header, at)
             due = header.end_offset
         return due
@@ -154,10 +170,7 @@ class Recovery:
         self._last_epoch = header.leader_epoch
         if whole:
             self._epochs.assign(header.leader_epoch, header.base_offset, durably=False)
-        elif (
-            header.last_offset >= self.start_offset
-            and self._epochs.epoch_at(header.last_offset) != header.leader_epoch
-        ):
+        elif self._epochs.epoch_at(header.last_offset) != header.leader_epoch:
             raise _EpochsContradict
 
     def _refuse_unless_torn(self, at: int, damaged: CorruptRecord) -> None:
@@ -178,8 +191,23 @@ class Recovery:
 
     def repair(self) -> None:
         """Make the directory what `survey` found, durably. A crash on the way is surveyed again."""
+        try:
+            self._repair()
+        except OSError:
+            state = self._state
+            mark = (state.recovery_point, state.recovery_position) if state else (0, 0)
+            with suppress(OSError):
+                self._state_file.write_failed(self.start_offset, *mark)
+            raise
+
+    def _repair(self) -> None:
         self._remove_leftovers()
         if self._is_clean():
+            # No record has to be synced, but a truncation that was stopped may have to be: what
+            # is gone now could come back.
+            self.segments[-1].dirty = True
+            self._repair_indexes()
+            self._files.sync_directory(self._directory)
             return
         if self._state is None:
             # Before any segment of ours: a directory with segments and no state is a stranger's.
@@ -205,6 +233,7 @@ class Recovery:
             state is not None
             and bool(self.segments)
             and self._torn is None
+            and not self._has_failed()
             and self._state_file.is_of_this_boot(state)
             and state.recovery_point == self.end_offset
             and self._epochs.entries == self._epochs_on_disk
@@ -232,6 +261,15 @@ class Recovery:
             self.segments.pop().remove()
         self._files.sync_directory(self._directory)
 
+    def _has_failed(self) -> bool:
+        return self._state is not None and self._state.failed
+
+    def _repair_indexes(self) -> None:
+        for at, segment in enumerate(self.segments):
+            sealed = at + 1 < len(self.segments)
+            segment.repair_indexes(sealed=sealed, anew=self._has_failed())
+            segment.sync()
+
     def _remove_leftovers(self) -> None:
         bases = {segment.base_offset for segment in self.segments}
         for name in self._files.names(self._directory):
@@ -245,7 +283,9 @@ class Recovery:
         for at, segment in enumerate(self.segments):
             if at + 1 == len(self.segments) or self._base_after(at) > synced_end:
                 segment.dirty = True
-                segment.sync()
+                if self._has_failed():
+                    segment.rewrite()
+        self._repair_indexes()
         self._files.sync_directory(self._directory)
         self._state_file.write(
             self.start_offset, self.end_offset, self.segments[-1].size, sync=True

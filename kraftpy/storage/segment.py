@@ -16,6 +16,7 @@ from kraftpy.storage.record_batch import (
     NO_TIMESTAMP,
     BatchHeader,
     header_damage,
+    iter_records,
     read_header,
 )
 from kraftpy.storage.scan import scan_batches
@@ -26,6 +27,7 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 # A segment's offsets are kept relative to its base in 31 bits, as Kafka does.
 _OFFSET_SPAN_MAX: Final = (1 << 31) - 1
 _INDEX_ENTRIES_UNWRITTEN_MAX: Final = 64
+_CHUNK_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,9 @@ class Segment:
         self.times = TimeIndex(files, self._stem + TIME_INDEX_SUFFIX, base_offset)
         self.max_timestamp = NO_TIMESTAMP
         self.dirty = False
+        self._sealed = False
+        # Where batches stand whose timestamps nobody compared with the time index since opening.
+        self._unproven = range(0)
         self._max_timestamp_offset = base_offset
         self._bytes_since_entry = 0
         self._first_timestamp: int | None = None
@@ -93,8 +98,9 @@ class Segment:
 
     def write(self, buffers: list[Buffer], headers: list[BatchHeader]) -> None:
         """Append whole batches. On OSError nothing of them is published."""
-        self.dirty = True
         self.file.write(self.size, buffers)
+        # Not before: a sync that runs beside this must not take the mark for older bytes.
+        self.dirty = True
         for header in headers:
             self.note(header, self.size)
             self.size += header.size
@@ -117,14 +123,25 @@ class Segment:
         if final and self.max_timestamp != NO_TIMESTAMP:
             self.times.append(self.max_timestamp, self._max_timestamp_offset)
         if final or self.index.unwritten >= _INDEX_ENTRIES_UNWRITTEN_MAX:
-            self.index.write()
+            # Times first: recovery scans from the last index entry on and takes the timestamps
+            # before it from the other file.
             self.times.write()
+            self.index.write()
+
+    def seal(self) -> None:
+        """No batch will follow. The next sync covers the indexes too: nobody scans them again."""
+        self.write_indexes(final=True)
+        self._sealed = True
+        self.dirty = True
 
     def sync(self) -> None:
         """Make the batches durable. May run beside `write`: what comes meanwhile is dirty again."""
         if self.dirty:
             self.dirty = False
             self.file.sync()
+            if self._sealed:
+                self.times.sync()
+                self.index.sync()
 
     # -- opening and cutting --------------------------------------------------------------
 
@@ -133,26 +150,73 @@ class Segment:
 
         Changes no file. Where an index is missing or does not fit, that is the beginning.
         """
-        self.max_timestamp = NO_TIMESTAMP
-        self._bytes_since_entry = 0
-        if self.index.load(self.size) and self.times.load():
-            self.index.cut(scan_from + 1)
-            position = self.index.last_position()
-            if position == 0 or self._entry_is_true():
-                self.times.cut(self.index.last_offset() + 1)
-                self._recall_timestamps()
-                return position
+        self.forget_indexes()
+        if scan_from == 0 or not (self.index.load(self.size) and self.times.load()):
+            self.forget_indexes()
+            return 0
+        self.index.cut(scan_from + 1)
+        self.times.cut(self.index.last_offset() + 1)
+        youngest = self._position_of_youngest()
+        if youngest is None:
+            self.forget_indexes()
+            return 0
+        self._recall_timestamps()
+        self._unproven = range(youngest, self.index.last_position())
+        return self._unproven.stop
+
+    def forget_indexes(self) -> None:
+        """Begin the indexes anew, in memory; a scan of all batches must follow."""
         self.index.clear()
         self.times.clear()
-        return 0
+        self.max_timestamp = NO_TIMESTAMP
+        self._bytes_since_entry = 0
+        self._unproven = range(0)
 
-    def _entry_is_true(self) -> bool:
-        """Whether the last index entry leads to the batch that it names."""
-        head = self.file.read(self.index.last_position(), HEADER_BYTES)
-        if len(head) < HEADER_BYTES:
-            return False
-        header = read_header(head)
-        return header_damage(header) is None and header.last_offset == self.index.last_offset()
+    def _position_of_youngest(self) -> int | None:
+        """Where the batch of the last time entry stands; None unless both last entries are true."""
+        last = self.times.last()
+        header = self._sound_header(self.index.last_position())
+        if last is None or header is None or header.last_offset != self.index.last_offset():
+            return None
+        position = self.index.lookup(last[1])[1]
+        while position <= self.index.last_position():
+            header = self._sound_header(position)
+            if header is None or header.last_offset >= last[1]:
+                break
+            position += header.size
+        if header is None or (header.max_timestamp, header.last_offset) != last:
+            return None
+        return position
+
+    def repair_indexes(self, *, sealed: bool, anew: bool) -> None:
+        """Make the index files what memory holds, whatever they held; `anew`: every byte.
+
+        Entries of batches that are gone may not stay: new batches would grow into them.
+        """
+        if not sealed:
+            self.index.drop_stale()
+            self.times.drop_stale()
+            return
+        if self.max_timestamp != NO_TIMESTAMP:
+            self.times.append(self.max_timestamp, self._max_timestamp_offset)
+        self._sealed = True
+        for index in (self.times, self.index):
+            if anew or not index.is_in_file():
+                index.rewrite()
+                self.dirty = True
+
+    def rewrite(self) -> None:
+        """Put every byte in its place once more.
+
+        After an fsync that failed, the kernel takes pages for clean that never reached the disk;
+        only a new write makes the next fsync cover them.
+        """
+        position = 0
+        while position < self.size:
+            chunk = self.file.read(position, min(_CHUNK_BYTES, self.size - position))
+            self.file.write(position, [chunk])
+            position += len(chunk)
+        self.dirty = True
 
     def _recall_timestamps(self) -> None:
         last = self.times.last()
@@ -161,10 +225,7 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         """Make both indexes anew from the batches."""
-        self.index.clear()
-        self.times.clear()
-        self.max_timestamp = NO_TIMESTAMP
-        self._bytes_since_entry = 0
+        self.forget_indexes()
         for position, header, _ in scan_batches(self.file, 0, self.size, self.base_offset):
             self.note(header, position)
 
@@ -173,8 +234,14 @@ class Segment:
         self.file.truncate(position)
         self.file.sync()
         self.size = position
+        self._sealed = False
         self.index.cut(position)
         self.times.cut(end_offset)
+        # The files as well, before new batches stand where the old ones did. Index first: see
+        # `write_indexes`.
+        self.index.drop_stale()
+        self.times.drop_stale()
+        self._unproven = range(self._unproven.start, min(self._unproven.stop, position))
         self.max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset
         self._recall_timestamps()
@@ -222,15 +289,27 @@ class Segment:
         """The position of an index entry if it is true; if not, all of them are made anew."""
         if position == 0:
             return 0
-        head = self.file.read(position, HEADER_BYTES)
-        header = read_header(head) if len(head) == HEADER_BYTES else None
-        if header is None or header_damage(header) or header.last_offset != last_offset:
+        header = self._sound_header(position)
+        if header is None or header.last_offset != last_offset:
             self.rebuild_indexes()
             return 0  # Correct, if slow: the next lookup has the new index.
         return position
 
+    def find_record(self, timestamp: int, from_offset: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record at or after `timestamp`, from an offset on."""
+        position = self.find_timestamp(timestamp, from_offset)
+        while position is not None and position < self.size:
+            data = self.read_batch(position)
+            for record in iter_records(data):
+                if record.timestamp >= timestamp and record.offset >= from_offset:
+                    return record.offset, record.timestamp
+            position += len(data)
+        return None
+
     def find_timestamp(self, timestamp: int, from_offset: int) -> int | None:
         """Where the first batch stands that may hold a record at or after `timestamp`."""
+        if self.max_timestamp < timestamp:
+            self.prove_max_timestamp()
         if self.max_timestamp < timestamp:
             return None
         found = self.find(max(from_offset, self._checked_time(timestamp)))
@@ -241,6 +320,20 @@ class Segment:
                 return position
             position += header.size
         return None
+
+    def prove_max_timestamp(self) -> None:
+        """Make sure that no batch is younger than the time index says, once after opening.
+
+        A time index that lost its last entries looks like one of batches out of order.
+        """
+        unproven, self._unproven = self._unproven, range(0)
+        position = unproven.start
+        while position < unproven.stop:
+            header = self.header_at(position)
+            if header.max_timestamp > self.max_timestamp:
+                self.rebuild_indexes()
+                return
+            position += header.size
 
     def _checked_time(self, timestamp: int) -> int:
         """An offset before which all is older, from the time index if its entry is true."""
@@ -255,6 +348,12 @@ class Segment:
 
     def read_batch(self, position: int) -> bytes:
         return self.file.read(position, self.header_at(position).size)
+
+    def _sound_header(self, position: int) -> BatchHeader | None:
+        """The header at what may not be a batch boundary."""
+        head = self.file.read(position, HEADER_BYTES)
+        header = read_header(head) if len(head) == HEADER_BYTES else None
+        return None if header is None or header_damage(header) is not None else header
 
     def header_at(self, position: int) -> BatchHeader:
         head = self.file.read(position, HEADER_BYTES)

@@ -84,12 +84,13 @@ class LogReader:
         for at, header, data in scan_batches(self._file, self._position, size, due):
             if header.base_offset != due:
                 raise MisplacedBatch(path, at, due, f"a batch of offset {header.base_offset}")
-            if header.leader_epoch < self._epoch:
-                wrong = f"epoch {header.leader_epoch} after epoch {self._epoch}"
-                raise MisplacedBatch(path, at, due, wrong)
+            if header.last_offset >= self.start_offset:  # Epochs before it do not count.
+                if header.leader_epoch < self._epoch:
+                    wrong = f"epoch {header.leader_epoch} after epoch {self._epoch}"
+                    raise MisplacedBatch(path, at, due, wrong)
+                self._epoch = header.leader_epoch
             due = self.end_offset = header.end_offset
             self._position = at + header.size
-            self._epoch = header.leader_epoch
             self._last = self._base, at, header
             if due > self._wanted:
                 yield FoundBatch(path, at, header, data)

@@ -175,3 +175,13 @@ def test_a_segment_that_is_made_anew_is_opened_anew() -> None:
     append(log, 1, epoch=1)
     append(log, 1, epoch=1)
     assert offsets(reader) == [12, 14]
+
+
+def test_epochs_before_the_start_do_not_count() -> None:
+    """A log without records takes any epoch, also one before that of the records it has lost."""
+    files = SimulatedFiles()
+    log = open_log(files)
+    append(log, 1, epoch=5)
+    log.move_start_offset(log.end_offset)
+    append(log, 1, epoch=3)
+    assert offsets(LogReader(files, DIR)) == [2]

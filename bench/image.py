@@ -1,8 +1,8 @@
 """How fast metadata is replayed and loaded: `python -m bench.image [--scale 0.01] [--json]`.
 
 Each group of measurements runs in a process of its own, so that neither memory nor caches of one
-show up in another; of three runs the least disturbed counts. Beside each figure stands the same work
-done plainly, in the same run:
+show up in another; of three runs the least disturbed counts. Beside each figure stands the same
+work done plainly, in the same run:
 
 replay   a mixed log of a million records, from batches in memory: CRC, iter_values, decode, replay.
          Plain: the same batches, and msgpack.unpackb of each value, which is then thrown away.
@@ -37,6 +37,7 @@ Begin = Callable[[str], Callable[[float], None]]
 @click.option("--scale", default=1.0, help="Size of the workloads; 1 is what the aims speak of.")
 @click.option("--json", "for_machines", is_flag=True, help="Print JSON instead of tables.")
 @click.option("--only", type=click.Choice(CASES), multiple=True, help="Measure only this.")
+@click.option("--seconds", default=0.5, help="How long each of Kafka's benchmarks is repeated.")
 @click.option("--worker", hidden=True, help="Run one group here; how the parent calls itself.")
 @click.option("--count", default=0, hidden=True)
 @click.option("--file", "path", type=click.Path(path_type=Path), hidden=True)
@@ -44,16 +45,17 @@ def main(
     scale: float,
     for_machines: bool,
     only: tuple[str, ...],
+    seconds: float,
     worker: str | None,
     count: int,
     path: Path | None,
 ) -> None:
     """Measure replay and loading of metadata images."""
     if worker is not None:
-        report_results(image_cases.WORKERS[worker](count, path))
+        report_results(image_cases.run(worker, count, seconds, path))
         return
     with progress(Console(stderr=True, quiet=for_machines)) as begin:
-        sections = [SECTIONS[case](scale, begin) for case in only or CASES]
+        sections = [SECTIONS[case](scale, seconds, begin) for case in only or CASES]
     if for_machines:
         click.echo(as_json(sections))
     else:
@@ -61,7 +63,7 @@ def main(
         show(sections, Console(width=width))
 
 
-def replay_section(scale: float, begin: Begin) -> Section:
+def replay_section(scale: float, _seconds: float, begin: Begin) -> Section:
     records = max(1000, round(REPLAY_RECORDS * scale))
     found = _run("replay", records, begin(f"replay of {records:,} records"))
     ours = found["replay, one image at the end"]
@@ -86,7 +88,7 @@ def replay_section(scale: float, begin: Begin) -> Section:
     )
 
 
-def load_section(scale: float, begin: Begin) -> Section:
+def load_section(scale: float, _seconds: float, begin: Begin) -> Section:
     topics = max(10, round(LOAD_TOPICS * scale))
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "snapshot"
@@ -112,11 +114,12 @@ def load_section(scale: float, begin: Begin) -> Section:
     )
 
 
-def kafka_section(scale: float, begin: Begin) -> Section:
+def kafka_section(scale: float, seconds: float, begin: Begin) -> Section:
     rows = []
     for size in workloads.KAFKA_TOPIC_COUNTS:
         topics = max(10, round(size * scale))
-        found = _run("kafka", topics, begin(f"Kafka's image benchmarks, {topics:,} topics"))
+        bar = begin(f"Kafka's image benchmarks, {topics:,} topics")
+        found = _run("kafka", topics, bar, seconds=seconds)
         rows += [
             Row(name=f"{name} {topics:,}", ours=found[name], plain=found[f"{name}, plain"])
             for name in image_cases.KAFKA_BENCHMARKS
@@ -130,7 +133,7 @@ def kafka_section(scale: float, begin: Begin) -> Section:
     )
 
 
-SECTIONS: dict[str, Callable[[float, Begin], Section]] = {
+SECTIONS: dict[str, Callable[[float, float, Begin], Section]] = {
     "replay": replay_section,
     "load": load_section,
     "kafka": kafka_section,
@@ -138,9 +141,14 @@ SECTIONS: dict[str, Callable[[float, Begin], Section]] = {
 
 
 def _run(
-    worker: str, count: int, on_progress: Callable[[float], None], path: Path | None = None
+    worker: str,
+    count: int,
+    on_progress: Callable[[float], None],
+    path: Path | None = None,
+    seconds: float = 0.0,
 ) -> dict[str, Measured]:
     arguments = ["bench.image", "--worker", worker, "--count", str(count)]
+    arguments += ["--seconds", str(seconds)]
     if path is not None:
         arguments += ["--file", str(path)]
     results = run_worker(arguments, on_progress)

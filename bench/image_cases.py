@@ -52,7 +52,7 @@ assert SNAPSHOT_BATCH_RECORDS <= BATCH_RECORDS_MAX
 _drain = deque[Any](maxlen=0).extend
 
 
-def replay_cases(records: int, _path: Path | None) -> list[Measured]:
+def replay_cases(records: int) -> list[Measured]:
     """The mixed log, whole and step by step."""
     batches = list(_encoded(workloads.mixed_log(records), records))
     count = read_header(batches[-1]).end_offset
@@ -78,9 +78,8 @@ def replay_cases(records: int, _path: Path | None) -> list[Measured]:
     return results
 
 
-def write_snapshot(topics: int, path: Path | None) -> list[Measured]:
+def write_snapshot(topics: int, path: Path) -> list[Measured]:
     """The topics of Kafka's benchmarks as batches in a file."""
-    assert path is not None
     records = workloads.kafka_topics(topics)
     batches = iter(lambda: list(islice(records, SNAPSHOT_BATCH_RECORDS)), [])
     total = topics * (1 + workloads.KAFKA_PARTITIONS_PER_TOPIC)
@@ -89,17 +88,15 @@ def write_snapshot(topics: int, path: Path | None) -> list[Measured]:
     return []
 
 
-def load(_topics: int, path: Path | None) -> list[Measured]:
+def load(path: Path) -> list[Measured]:
     """A snapshot file becomes an image; `count` is its records."""
-    assert path is not None
     batches = _from_file(path)
     measured, image = measure("load", 0, lambda: _replayed(batches))
     return [replace(measured, count=image.end_offset, rss_bytes_max=peak_rss_bytes())]
 
 
-def load_plain(_topics: int, path: Path | None) -> list[Measured]:
+def load_plain(path: Path) -> list[Measured]:
     """The same file as arrays in dicts."""
-    assert path is not None
     topics: dict[bytes, tuple[str, dict[int, Any]]] = {}
 
     def read() -> int:
@@ -116,7 +113,7 @@ def load_plain(_topics: int, path: Path | None) -> list[Measured]:
     return [replace(measured, count=count, rss_bytes_max=peak_rss_bytes())]
 
 
-def kafka_cases(topics: int, _path: Path | None) -> list[Measured]:
+def kafka_cases(topics: int, seconds: float) -> list[Measured]:
     """Kafka's three benchmarks at one size. Like Kafka's, they measure only the apply."""
     everything = ClusterDelta(EMPTY)
     total = topics * (1 + workloads.KAFKA_PARTITIONS_PER_TOPIC)
@@ -141,17 +138,24 @@ def kafka_cases(topics: int, _path: Path | None) -> list[Measured]:
     results = []
     for number, (name, work) in enumerate(steps.items()):
         report_progress(0.5 + 0.5 * number / len(steps))
-        results.append(measure_repeated(name, work))
+        results.append(measure_repeated(name, work, seconds))
     return results
 
 
-WORKERS: dict[str, Callable[[int, Path | None], list[Measured]]] = {
-    "replay": replay_cases,
-    "write-snapshot": write_snapshot,
-    "load": load,
-    "load-plain": load_plain,
-    "kafka": kafka_cases,
-}
+def run(worker: str, count: int, seconds: float, path: Path | None) -> list[Measured]:
+    """What a worker process does, by name."""
+    match worker, path:
+        case "replay", _:
+            return replay_cases(count)
+        case "kafka", _:
+            return kafka_cases(count, seconds)
+        case "write-snapshot", Path():
+            return write_snapshot(count, path)
+        case "load", Path():
+            return load(path)
+        case "load-plain", Path():
+            return load_plain(path)
+    raise ValueError(f"there is no worker {worker}, or it lacks its file")
 
 
 # --- batches ------------------------------------------------------------------------------------

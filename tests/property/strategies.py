@@ -82,11 +82,13 @@ def records_of(
 ) -> st.SearchStrategy[MetadataRecord]:
     """Any record of the type; fields newer than `version` hold their defaults."""
     wires = wire_types(cls)
-    limit = cls.MAX_VERSION if version is None else version
-    present = {
-        f.name: values_of(wires[f.name]) for f in fields(cls) if f.metadata.get("since", 0) <= limit
-    }
-    return st.builds(cls, **present)
+    present = field_names(cls, cls.MAX_VERSION if version is None else version)
+    return st.builds(cls, **{name: values_of(wires[name]) for name in present})
+
+
+def field_names(cls: type[MetadataRecord], version: int) -> list[str]:
+    """The fields that this version has, in order."""
+    return [f.name for f in fields(cls) if f.metadata.get("since", 0) <= version]
 
 
 @st.composite

@@ -17,6 +17,9 @@ from kraftpy.types import ZERO_UUID, Uuid
 T = TypeVar("T")
 _KEY: Final = struct.Struct(">hh")
 _KEY_VERSION: Final = 0
+# One tagged field, number 10000 (far from where Kafka counts), of eight bytes.
+_BATCH_COUNT_NUMBER: Final = 10_000
+_BATCH_COUNT_TAG: Final = b"\x01\x90\x4e\x08"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +37,14 @@ class LeaderChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotHeader:
-    """The first entry of a snapshot, with the time of the last record that it covers."""
+    """The first entry of a snapshot, with the time of the last record that it covers.
+
+    `batch_count`, ours, is how many batches the log has had up to the snapshot's end: a log that
+    begins there goes on counting. It is a tagged field, which other readers skip.
+    """
 
     last_contained_log_timestamp: int
+    batch_count: int | None = None
     version: int = 0
 
 
@@ -112,6 +120,9 @@ def encode_control(record: ControlRecord) -> tuple[bytes, bytes]:
                     body.append(0)
         case SnapshotHeader():
             body += struct.pack(">q", record.last_contained_log_timestamp)
+            if record.batch_count is not None:
+                body += _BATCH_COUNT_TAG + struct.pack(">q", record.batch_count)
+                return _key(record), bytes(body)
         case KRaftVersion():
             body += struct.pack(">h", record.kraft_version)
         case Voters():
@@ -121,7 +132,11 @@ def encode_control(record: ControlRecord) -> tuple[bytes, bytes]:
         case SnapshotFooter():
             pass
     body.append(0)
-    return _KEY.pack(_KEY_VERSION, CONTROL_TYPES[type(record)]), bytes(body)
+    return _key(record), bytes(body)
+
+
+def _key(record: ControlRecord) -> bytes:
+    return _KEY.pack(_KEY_VERSION, CONTROL_TYPES[type(record)])
 
 
 def _append_voter(body: bytearray, voter: Voter) -> None:
@@ -156,7 +171,6 @@ def decode_control(key: bytes | None, value: bytes | None, offset: int) -> Contr
     reader = _Reader(value)
     try:
         record = decoder(reader, reader.number(">h"))
-        reader.skip_tags()
         reader.expect_end()
     except ValueError as error:
         raise RecordDecodeError(f"control record {number}: {error}", offset) from None
@@ -205,10 +219,13 @@ class _Reader:
             raise ValueError(f"an array of {count} elements")
         return tuple(element() for _ in range(count))
 
-    def skip_tags(self) -> None:
+    def tags(self) -> dict[int, bytes]:
+        """Tagged fields by number; most readers skip them."""
+        found = {}
         for _ in range(self.varint()):
-            self.varint()
-            self.take(self.varint())
+            number = self.varint()
+            found[number] = self.take(self.varint())
+        return found
 
     def expect_end(self) -> None:
         if self._at != len(self._data):
@@ -227,29 +244,40 @@ def _leader_change(reader: _Reader, version: int) -> LeaderChange:
     def voter() -> tuple[int, Uuid]:
         voter_id = reader.number(">i")
         directory_id = reader.uuid() if version >= 1 else ZERO_UUID
-        reader.skip_tags()
+        reader.tags()
         return voter_id, directory_id
 
-    return LeaderChange(
+    record = LeaderChange(
         leader_id=reader.number(">i"),
         voters=reader.array(voter),
         granting_voters=reader.array(voter),
         version=version,
     )
+    reader.tags()
+    return record
 
 
 def _snapshot_header(reader: _Reader, version: int) -> SnapshotHeader:
     version = _check_version(version, 0)
-    return SnapshotHeader(last_contained_log_timestamp=reader.number(">q"), version=version)
+    timestamp = reader.number(">q")
+    raw = reader.tags().get(_BATCH_COUNT_NUMBER)
+    if raw is not None and len(raw) != 8:
+        raise ValueError(f"a batch count of {len(raw)} bytes")
+    batch_count = None if raw is None else int.from_bytes(raw, "big", signed=True)
+    return SnapshotHeader(
+        last_contained_log_timestamp=timestamp, batch_count=batch_count, version=version
+    )
 
 
-def _snapshot_footer(_reader: _Reader, version: int) -> SnapshotFooter:
+def _snapshot_footer(reader: _Reader, version: int) -> SnapshotFooter:
+    reader.tags()
     return SnapshotFooter(version=_check_version(version, 0))
 
 
 def _kraft_version(reader: _Reader, version: int) -> KRaftVersion:
-    version = _check_version(version, 0)
-    return KRaftVersion(kraft_version=reader.number(">h"), version=version)
+    record = KRaftVersion(kraft_version=reader.number(">h"), version=_check_version(version, 0))
+    reader.tags()
+    return record
 
 
 def _voters(reader: _Reader, version: int) -> Voters:
@@ -257,7 +285,7 @@ def _voters(reader: _Reader, version: int) -> Voters:
 
     def endpoint() -> VoterEndpoint:
         found = VoterEndpoint(name=reader.string(), host=reader.string(), port=reader.number(">H"))
-        reader.skip_tags()
+        reader.tags()
         return found
 
     def voter() -> Voter:
@@ -268,11 +296,13 @@ def _voters(reader: _Reader, version: int) -> Voters:
             min_supported_version=reader.number(">h"),
             max_supported_version=reader.number(">h"),
         )
-        reader.skip_tags()  # Of the version range, which is a struct of its own.
-        reader.skip_tags()
+        reader.tags()  # Of the version range, which is a struct of its own.
+        reader.tags()
         return found
 
-    return Voters(voters=reader.array(voter), version=version)
+    record = Voters(voters=reader.array(voter), version=version)
+    reader.tags()
+    return record
 
 
 _DECODERS: Final[dict[int, Callable[[_Reader, int], ControlRecord]]] = {

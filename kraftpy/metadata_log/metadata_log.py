@@ -32,7 +32,7 @@ from kraftpy.metadata_log.snapshot_file import (
     PART_SUFFIX,
     SnapshotId,
     list_snapshots,
-    snapshot_timestamp,
+    snapshot_header,
     write_snapshot,
 )
 from kraftpy.storage.file_layer import FileLayer
@@ -145,10 +145,22 @@ class MetadataLog:
 
     # -- snapshots ------------------------------------------------------------------------
 
-    def write_snapshot(self, image: ClusterImage) -> SnapshotId:
+    def write_snapshot(self, image: ClusterImage, batch_count: int | None = None) -> SnapshotId:
         """Store a committed image as a snapshot, durably."""
         with self._disk("write a snapshot of"):
-            return write_snapshot(self._files, self.directory, image)
+            return write_snapshot(self._files, self.directory, image, batch_count)
+
+    def snapshot_at_start(self) -> tuple[SnapshotId, int]:
+        """The snapshot at which the log begins, and how many batches it stands for."""
+        for snapshot_id in self.snapshots:
+            if snapshot_id.end_offset == self.log.start_offset:
+                header = snapshot_header(self._files, self.directory, snapshot_id)
+                if header.batch_count is not None:
+                    return snapshot_id, header.batch_count
+        raise StorageError(
+            f"{self.directory}: the log begins at offset {self.log.start_offset}, and no snapshot "
+            f"says how many batches were before"
+        )
 
     def bytes_since_snapshot(self) -> int:
         """How much log a load has to replay behind the newest snapshot."""
@@ -181,8 +193,9 @@ class MetadataLog:
             return True
         if self._config.retention_ms is None:
             return False
-        written_ms = snapshot_timestamp(self._files, self.directory, snapshots[0])
-        return self._clock.now_ms() - written_ms > self._config.retention_ms
+        header = snapshot_header(self._files, self.directory, snapshots[0])
+        age_ms = self._clock.now_ms() - header.last_contained_log_timestamp
+        return age_ms > self._config.retention_ms
 
     def close(self) -> None:
         self.log.close()

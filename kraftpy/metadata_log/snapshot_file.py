@@ -48,7 +48,9 @@ def list_snapshots(files: FileLayer, directory: str) -> list[SnapshotId]:
     return sorted(SnapshotId(int(match[1]), int(match[2])) for match in matches if match)
 
 
-def write_snapshot(files: FileLayer, directory: str, image: ClusterImage) -> SnapshotId:
+def write_snapshot(
+    files: FileLayer, directory: str, image: ClusterImage, batch_count: int | None = None
+) -> SnapshotId:
     """Write an image, durably. OSError leaves nothing but a file that nobody takes for a snapshot.
 
     ValueError if a metadata transaction is open in it.
@@ -56,7 +58,7 @@ def write_snapshot(files: FileLayer, directory: str, image: ClusterImage) -> Sna
     snapshot_id = SnapshotId(image.end_offset, max(image.epoch, 0))
     path = os.path.join(directory, snapshot_id.file_name)
     part = path.removesuffix(".checkpoint") + PART_SUFFIX
-    batches = _batches(image, snapshot_id.epoch)
+    batches = _batches(image, snapshot_id.epoch, batch_count)
     file = files.open(part)
     try:
         file.truncate(0)
@@ -76,13 +78,18 @@ def write_snapshot(files: FileLayer, directory: str, image: ClusterImage) -> Sna
     return snapshot_id
 
 
-def _batches(image: ClusterImage, epoch: int) -> Iterator[bytearray]:
+def _batches(image: ClusterImage, epoch: int, batch_count: int | None) -> Iterator[bytearray]:
     records = snapshot_records(image)  # Refuses an open transaction here, before any file is made.
-    return _encoded(records, epoch, image.timestamp_ms)
+    header = SnapshotHeader(
+        last_contained_log_timestamp=image.timestamp_ms, batch_count=batch_count
+    )
+    return _encoded(header, records, epoch)
 
 
-def _encoded(records: Iterable[MetadataRecord], epoch: int, timestamp: int) -> Iterator[bytearray]:
-    header = SnapshotHeader(last_contained_log_timestamp=timestamp)
+def _encoded(
+    header: SnapshotHeader, records: Iterable[MetadataRecord], epoch: int
+) -> Iterator[bytearray]:
+    timestamp = header.last_contained_log_timestamp
     yield control_batch(header, base_offset=0, epoch=epoch, timestamp_ms=timestamp)
     offset = 1
     for batch in packed_batches(records, base_offset=1, epoch=epoch, timestamp_ms=timestamp):
@@ -91,13 +98,13 @@ def _encoded(records: Iterable[MetadataRecord], epoch: int, timestamp: int) -> I
     yield control_batch(SnapshotFooter(), base_offset=offset, epoch=epoch, timestamp_ms=timestamp)
 
 
-def snapshot_timestamp(files: FileLayer, directory: str, snapshot_id: SnapshotId) -> int:
-    """The time of the last record that a snapshot covers."""
+def snapshot_header(files: FileLayer, directory: str, snapshot_id: SnapshotId) -> SnapshotHeader:
+    """What a snapshot says of itself."""
     file = files.open_for_read(os.path.join(directory, snapshot_id.file_name))
     try:
         for position, batch, data in scan_batches(file, 0, file.size(), 0):
             header, _ = _read_control(file, position, control_records(batch, data), None)
-            return header.last_contained_log_timestamp
+            return header
         raise CorruptRecord(file.path, 0, 0, "the snapshot is empty")
     finally:
         file.close()

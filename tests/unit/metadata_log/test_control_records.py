@@ -116,6 +116,18 @@ def test_every_prefix_and_any_excess_is_refused(record: ControlRecord, _message:
             decode_control(key, damaged, 42)
 
 
+def test_the_count_of_batches_is_a_tagged_field() -> None:
+    plain, ours = (
+        SnapshotHeader(last_contained_log_timestamp=5, batch_count=count) for count in (None, 77)
+    )
+    key, value = encode_control(ours)
+    assert decode_control(key, value, 0) == ours
+    # One tagged field, number 10000, of eight bytes; what is before it is as without.
+    assert value == encode_control(plain)[1][:-1] + b"\x01\x90\x4e\x08" + struct.pack(">q", 77)
+    with pytest.raises(RecordDecodeError, match="batch count of 2 bytes"):
+        decode_control(key, value[:10] + b"\x01\x90\x4e\x02ab", 0)
+
+
 def test_tagged_fields_of_a_newer_kafka_are_skipped() -> None:
     key, value = encode_control(SnapshotFooter())
     assert decode_control(key, value[:-1] + b"\x01\x05\x02ab", 0) == SnapshotFooter()

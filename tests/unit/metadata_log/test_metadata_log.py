@@ -15,7 +15,7 @@ from kraftpy.metadata_log.control_records import leader_change
 from kraftpy.metadata_log.image import EMPTY, ClusterImage
 from kraftpy.metadata_log.metadata_log import MetadataLog, MetadataLogConfig
 from kraftpy.metadata_log.records import BeginTransactionRecord, EndTransactionRecord
-from kraftpy.metadata_log.snapshot_file import SnapshotId, snapshot_timestamp, write_snapshot
+from kraftpy.metadata_log.snapshot_file import SnapshotId, snapshot_header, write_snapshot
 from kraftpy.metadata_log.snapshotter import SnapshotPolicy, Snapshotter
 from kraftpy.storage.file_layer import File
 from kraftpy.testing.simulated_files import PowerLoss, SimulatedFiles
@@ -147,7 +147,7 @@ def test_without_the_sync_a_crash_leaves_a_damaged_snapshot(
     for disk in files.outcomes(64):
         for snapshot_id in open_log(disk).snapshots:
             try:
-                snapshot_timestamp(disk, DIR, snapshot_id)
+                snapshot_header(disk, DIR, snapshot_id)
             except CorruptRecord:
                 damaged += 1
     assert damaged
@@ -408,7 +408,7 @@ def test_a_file_is_not_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     written = log.write_snapshot(log.load_image())
     monkeypatch.setattr(SimulatedFiles, "open_for_read", noted)
     log.load_image()
-    snapshot_timestamp(files, DIR, written)
+    snapshot_header(files, DIR, written)
     assert opened
     for file in opened:
         with pytest.raises(OSError, match="Bad file descriptor"):

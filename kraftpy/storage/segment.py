@@ -206,11 +206,13 @@ class Segment:
                 self.dirty = True
 
     def rewrite(self) -> None:
-        """Put every byte in its place once more.
+        """Put every byte, and the end, in its place once more.
 
         After an fsync that failed, the kernel takes pages for clean that never reached the disk;
         only a new write makes the next fsync cover them.
         """
+        self.file.truncate(self.size + 1)  # The length as well: a cut may not have arrived.
+        self.file.truncate(self.size)
         position = 0
         while position < self.size:
             chunk = self.file.read(position, min(_CHUNK_BYTES, self.size - position))

@@ -99,6 +99,11 @@ class Driver:
         self.log.close()
         self.ledger.flushed()
 
+    def files_in_directory(self) -> dict[str, bytes]:
+        """Every file of the log, by its name."""
+        names = self.files.names(self.directory)
+        return {name: self.files.read_whole(f"{self.directory}/{name}") for name in names}
+
     def _note_flushed(self) -> None:
         if self.config.flush_interval_messages == 1:
             demand(self.log.flushed_end_offset == self.log.end_offset, "an append was not flushed")

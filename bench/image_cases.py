@@ -3,6 +3,7 @@
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -63,7 +64,7 @@ def replay_cases(records: int) -> list[Measured]:
     gc.collect()
     gc.freeze()
     steps: dict[str, Callable[[], object]] = {
-        "plain": lambda: _drain(map(_unpack, _values(batches))),
+        "plain": lambda: _plainly(batches),
         "replay, one image at the end": lambda: _replayed(batches),
         "replay, an image per batch": lambda: _stepwise(batches),
         "values": lambda: _drain(_values(batches)),
@@ -101,12 +102,13 @@ def load_plain(path: Path) -> list[Measured]:
 
     def read() -> int:
         count = 0
-        for array in map(_unpack, _values(_from_file(path))):
-            count += 1
-            if array[0] == TopicRecord.API_KEY:
-                topics[array[3]] = (array[2], {})
-            else:
-                topics[array[3]][1][array[2]] = array
+        with _collector_paused():
+            for array in map(_unpack, _values(_from_file(path))):
+                count += 1
+                if array[0] == TopicRecord.API_KEY:
+                    topics[array[3]] = (array[2], {})
+                else:
+                    topics[array[3]][1][array[2]] = array
         return count
 
     measured, count = measure("load", 0, read)
@@ -200,6 +202,11 @@ def _values(batches: Iterable[bytes]) -> Iterator[bytes]:
         yield from iter_values(batch, _checked(batch))
 
 
+def _plainly(batches: Iterable[bytes]) -> None:
+    with _collector_paused():
+        _drain(map(_unpack, _values(batches)))
+
+
 def _unpack(value: bytes) -> Any:
     return msgpack.unpackb(value, use_list=False)
 
@@ -212,14 +219,25 @@ def _decoded(values: list[bytes]) -> int:
 
 
 def _replayed(batches: Iterable[bytes]) -> ClusterImage:
-    """How a node starts: one delta for everything, one image at the end."""
+    """How a node starts: one delta for everything, one image at the end, no garbage collection."""
     delta = ClusterDelta(EMPTY)
     end_offset = 0
-    for batch in batches:
-        header = _checked(batch)
-        records = decode_records(iter_values(batch, header), header.base_offset)
-        end_offset = delta.replay_all(records, header.base_offset)
-    return delta.image(end_offset, EPOCH)
+    with _collector_paused():
+        for batch in batches:
+            header = _checked(batch)
+            records = decode_records(iter_values(batch, header), header.base_offset)
+            end_offset = delta.replay_all(records, header.base_offset)
+        return delta.image(end_offset, EPOCH)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """What metadata_log/loading.py does, and for its reason: nothing that is loaded is garbage."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _stepwise(batches: Iterable[bytes]) -> ClusterImage:

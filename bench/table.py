@@ -58,7 +58,7 @@ def as_table(section: Section) -> Table:
     table.add_column("CPU ratio", justify="right")
     table.add_column("aim")
     for row in section.rows:
-        ratio = "" if row.ratio is None else f"{row.ratio:.2f}x"
+        ratio = "" if row.ratio is None else f"{row.ratio:.3g}x"
         cells = [*_cells(row.ours, section), *_cells(row.plain, section)]
         table.add_row(row.name, *cells, ratio, _aim(row))
     _drop_empty_columns(table)

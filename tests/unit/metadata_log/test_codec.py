@@ -182,6 +182,12 @@ def test_a_decoded_record_is_frozen() -> None:
     assert repr(record) == repr(partition())
 
 
+def test_a_value_may_be_any_buffer() -> None:
+    value = encode_record(partition())
+    for buffer in (value, memoryview(value), memoryview(bytearray(value))):
+        assert decode_record(buffer) == partition()
+
+
 def test_records_of_a_batch_are_refused_at_their_own_offset() -> None:
     values = [encode_record(r.NoOpRecord()), b"\xc1"]
     with pytest.raises(RecordDecodeError) as refused:

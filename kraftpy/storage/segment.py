@@ -120,13 +120,17 @@ class Segment:
 
     def write_indexes(self, *, final: bool = False) -> None:
         """Hand index entries to their files; at the end of the segment, all of them."""
-        if final and self.max_timestamp != NO_TIMESTAMP:
-            self.times.append(self.max_timestamp, self._max_timestamp_offset)
+        if final:
+            self._append_final_time()
         if final or self.index.unwritten >= _INDEX_ENTRIES_UNWRITTEN_MAX:
             # Times first: recovery scans from the last index entry on and takes the timestamps
             # before it from the other file.
             self.times.write()
             self.index.write()
+
+    def _append_final_time(self) -> None:
+        if self.max_timestamp != NO_TIMESTAMP:
+            self.times.append(self.max_timestamp, self._max_timestamp_offset)
 
     def seal(self) -> None:
         """No batch will follow. The next sync covers the indexes too: nobody scans them again."""
@@ -194,16 +198,18 @@ class Segment:
         Entries of batches that are gone may not stay: new batches would grow into them.
         """
         if not sealed:
+            self.prove_max_timestamp()  # New entries will repeat it.
             self.index.drop_stale()
             self.times.drop_stale()
             return
-        if self.max_timestamp != NO_TIMESTAMP:
-            self.times.append(self.max_timestamp, self._max_timestamp_offset)
         self._sealed = True
-        for index in (self.times, self.index):
-            if anew or not index.is_in_file():
-                index.rewrite()
-                self.dirty = True
+        self._append_final_time()
+        if anew or not (self.times.is_in_file() and self.index.is_in_file()):
+            self.prove_max_timestamp()
+            self._append_final_time()
+            self.times.rewrite()
+            self.index.rewrite()
+            self.dirty = True
 
     def rewrite(self) -> None:
         """Put every byte, and the end, in its place once more.
@@ -233,6 +239,7 @@ class Segment:
 
     def cut(self, position: int, end_offset: int) -> None:
         """Remove the batches from `position` on, durably."""
+        self.prove_max_timestamp()
         self.file.truncate(position)
         self.file.sync()
         self.size = position
@@ -243,7 +250,6 @@ class Segment:
         # `write_indexes`.
         self.index.drop_stale()
         self.times.drop_stale()
-        self._unproven = range(self._unproven.start, min(self._unproven.stop, position))
         self.max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset
         self._recall_timestamps()

@@ -2,6 +2,9 @@
 
 KraftError
 ├── ConfigError     a flag, setting or directory is wrong: one line to the user, exit 2
+├── ApiError        an expected refusal, one Kafka error code each
+│   ├── NotController       definite: nothing was written here, and nothing will be
+│   └── OutcomeUnknown      what was asked for may yet commit
 ├── WireError       a peer's bytes are malformed: close that connection, nothing more
 │   └── InvalidBatch    a batch offered to a log is malformed: nothing of the request is written
 ├── StorageError    the log refuses, and nothing was changed
@@ -21,6 +24,24 @@ class KraftError(Exception):
 
 class ConfigError(KraftError):
     """A flag, setting or directory that the user must change; the message is one line."""
+
+
+class ApiError(KraftError):
+    """An expected refusal. `code` is Kafka's number for it."""
+
+    code = -1
+
+
+class NotController(ApiError):
+    """This node does not lead the quorum in that epoch. Nothing was written."""
+
+    code = 41
+
+
+class OutcomeUnknown(ApiError):
+    """The write was accepted, but the leader lost its place before it committed: it may yet."""
+
+    code = 7
 
 
 class WireError(KraftError):

@@ -142,6 +142,22 @@ def read_snapshot(
         file.close()
 
 
+def check_snapshot(file: File) -> SnapshotHeader:
+    """Whether a file is a whole snapshot, without building its image; CorruptRecord if not."""
+    header: SnapshotHeader | None = None
+    footer: SnapshotFooter | None = None
+    due = 0
+    for position, batch, data in scan_batches(file, 0, file.size(), due):
+        if batch.base_offset != due or footer is not None:
+            raise CorruptRecord(file.path, position, due, f"offset {batch.base_offset} here")
+        due = batch.end_offset
+        if batch.is_control:
+            header, footer = _read_control(file, position, control_records(batch, data), header)
+    if header is None or footer is None:
+        raise CorruptRecord(file.path, file.size(), due, "the snapshot has no end")
+    return header
+
+
 def _read_control(
     file: File, position: int, controls: list[ControlRecord], header: SnapshotHeader | None
 ) -> tuple[SnapshotHeader, SnapshotFooter | None]:

@@ -6,7 +6,9 @@ and the next attempt makes a new file.
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from kraftpy.clock import Clock
 from kraftpy.config import Settings
@@ -39,51 +41,76 @@ class SnapshotPolicy:
         return new_bytes >= self.bytes_between or too_long
 
 
-class Snapshotter:
-    """Decides and writes. `offer` and `close` are for the thread that owns the log."""
+class Writing(Protocol):
+    """A snapshot that is being written."""
 
-    def __init__(self, metadata_log: MetadataLog, policy: SnapshotPolicy, clock: Clock) -> None:
+    def is_alive(self) -> bool: ...
+
+    def join(self) -> None: ...
+
+
+def in_a_thread(write: Callable[[], None]) -> Writing:
+    """How a snapshot is written beside everything else."""
+    thread = threading.Thread(target=write, name="snapshot")
+    thread.start()
+    return thread
+
+
+class Snapshotter:
+    """Decides and writes. Its methods are for the thread that owns the log."""
+
+    def __init__(
+        self,
+        metadata_log: MetadataLog,
+        policy: SnapshotPolicy,
+        clock: Clock,
+        begin: Callable[[Callable[[], None]], Writing] = in_a_thread,
+    ) -> None:
         self._log = metadata_log
         self._policy = policy
         self._clock = clock
+        self._begin = begin
         self._last_ms = clock.monotonic_ms()
-        self._thread: threading.Thread | None = None
+        self._writing: Writing | None = None
 
-    def offer(self, image: ClusterImage) -> bool:
+    def offer(self, image: ClusterImage, batch_count: int | None = None) -> bool:
         """Begin a snapshot of this committed image if one is due; whether it was begun.
 
         Not while a metadata transaction is open: a snapshot would split it.
         """
+        self.finish()
         now_ms = self._clock.monotonic_ms()
-        if self.is_writing or image.transaction is not None:
+        if self._writing is not None or image.transaction is not None:
             return False
         if not self._policy.is_due(self._log.bytes_since_snapshot(), now_ms - self._last_ms):
             return False
-        self._finish()
         self._last_ms = now_ms
-        self._thread = threading.Thread(target=self._write, args=(image,), name="snapshot")
-        self._thread.start()
+        self._writing = self._begin(lambda: self._write(image, batch_count))
         return True
 
     @property
     def is_writing(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._writing is not None and self._writing.is_alive()
 
-    def _write(self, image: ClusterImage) -> None:
+    def _write(self, image: ClusterImage, batch_count: int | None) -> None:
         try:
-            snapshot_id = self._log.write_snapshot(image)
+            snapshot_id = self._log.write_snapshot(image, batch_count)
         except DiskFault as error:
             log.warning("snapshot_failed", end_offset=image.end_offset, reason=str(error))
         else:
             log.info("snapshot_written", snapshot=snapshot_id.file_name)
 
-    def _finish(self) -> None:
-        """Wait for the thread, then remove what the new snapshot made superfluous."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-            self._log.delete_old()
+    def finish(self) -> bool:
+        """If a snapshot has been written, remove what it made superfluous; whether it was so."""
+        if self._writing is None or self._writing.is_alive():
+            return False
+        self._writing.join()
+        self._writing = None
+        self._log.delete_old()
+        return True
 
     def close(self) -> None:
         """Wait for a snapshot that is being written."""
-        self._finish()
+        if self._writing is not None:
+            self._writing.join()
+            self.finish()

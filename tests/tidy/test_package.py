@@ -19,7 +19,6 @@ WAITING = {
     "aiohttp": "admin",
     "kio": "wire",
     "prometheus-client": "admin",
-    "pysyncobj": "quorum",
     "uvloop": "quorum and broker",
 }
 

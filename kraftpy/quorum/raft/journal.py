@@ -1,0 +1,367 @@
+"""pysyncobj's Journal on our metadata log: one entry is one batch, term and vote are quorum-state.
+
+Raft counts entries, a log counts records. Entry `index` is batch number `index - 1` since the
+beginning of the cluster; entry 1 exists on every node by convention and is in no log. Snapshots
+carry the number of batches they stand for, so a log that begins at one knows its place.
+
+What always holds:
+- `sync` returns only when every entry, the term and the vote are on disk. The transport lets no
+  answer out before it, and a leader does not count itself before it.
+- an entry at or below the commit index is never removed: a leader that asks for it breaks Raft,
+  and the node stops rather than obey.
+- the commit index is not stored. Raft finds it again, and a stored one could cover entries that
+  never were committed (raft.md, j).
+- after the first fault nothing is written any more, whatever the core swallows.
+"""
+
+import threading
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, overload
+
+from pysyncobj.journal import Journal
+
+from kraftpy.clock import Clock
+from kraftpy.errors import DiskFault, FatalFault, InvalidBatch, StorageError
+from kraftpy.limits import RECENT_BATCH_BYTES_MAX
+from kraftpy.metadata_log.batches import control_batch
+from kraftpy.metadata_log.control_records import leader_change
+from kraftpy.metadata_log.metadata_log import MetadataLog
+from kraftpy.quorum.consensus import CommittedBatch
+from kraftpy.quorum.raft.entries import NO_OP, Command
+from kraftpy.quorum.raft.quorum_state import QuorumStateFile, Vote
+from kraftpy.storage.record_batch import read_header
+
+Entry = tuple[Command, int, int]
+_FIRST_INDEX: Final = 1
+_NOTHING: Final = Command(NO_OP, 1)
+
+
+class EntryView(Sequence[Entry]):
+    """A range of entries that are made when they are looked at: most never are."""
+
+    def __init__(self, journal: "RaftJournal", positions: range) -> None:
+        self._journal = journal
+        self._positions = positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, key: int) -> Entry: ...
+    @overload
+    def __getitem__(self, key: slice) -> "EntryView": ...
+    def __getitem__(self, key: int | slice) -> "Entry | EntryView":
+        if isinstance(key, slice):
+            return EntryView(self._journal, self._positions[key])
+        return self._journal.entry(self._positions[key])
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(self._journal.entry, self._positions)
+
+
+class RaftJournal(Journal):  # type: ignore[misc]
+    """The journal. All but `read` belongs to the thread that ticks the core."""
+
+    def __init__(
+        self,
+        metadata_log: MetadataLog,
+        state_file: QuorumStateFile,
+        node_id: int,
+        voters: Sequence[int],
+        clock: Clock,
+    ) -> None:
+        self.metadata_log = metadata_log
+        self._log = metadata_log.log
+        self._state_file = state_file
+        self._node_id = node_id
+        self._voters = sorted(voters)
+        self._clock = clock
+        self._vote = state_file.load()
+        self._vote_is_stored = True
+        self._first = self._find_first()
+        self._offsets = array("q")  # Where each entry's batch begins.
+        self._terms = array("q")
+        self._sizes = array("q")
+        self._recent: OrderedDict[int, bytes] = OrderedDict()  # By base offset.
+        self._recent_bytes = 0
+        self._limit: int | None = None
+        self._installing: tuple[int, int] | None = None
+        self.fault: FatalFault | None = None
+        self.is_leader: Callable[[], bool] = lambda: False
+        # A read in another thread must not meet a log that is being cut.
+        self.lock = threading.Lock()
+        for header, _ in self._log.batches(self._log.start_offset):
+            self._note(header.base_offset, header.leader_epoch, header.size)
+        self.commit_index = self._known_committed()
+
+    def _find_first(self) -> tuple[int, int]:
+        """(index, term) of the entry before the first batch of the log."""
+        if self._log.start_offset == 0:
+            return _FIRST_INDEX, 0
+        snapshot_id, batch_count = self.metadata_log.snapshot_at_start()
+        return _FIRST_INDEX + batch_count, snapshot_id.epoch
+
+    def _known_committed(self) -> int:
+        """What a snapshot stands for was committed; of anything later, only Raft knows."""
+        newest = self.metadata_log.snapshots[-1:]
+        return (
+            _FIRST_INDEX + self.batch_count_at(newest[0].end_offset) if newest else self._first[0]
+        )
+
+    def _note(self, base_offset: int, term: int, size: int) -> None:
+        self._offsets.append(base_offset)
+        self._terms.append(term)
+        self._sizes.append(size)
+
+    # -- faults -------------------------------------------------------------------------------
+
+    def fail(self, fault: FatalFault) -> FatalFault:
+        """Remember the first fault; for `raise self.fail(...)`."""
+        if self.fault is None:
+            self.fault = fault
+        return self.fault
+
+    def _refuse_if_failed(self) -> None:
+        if self.fault is not None:
+            raise self.fault
+
+    # -- what the core reads ------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        whole = 1 + len(self._offsets)
+        return whole if self._limit is None else min(whole, self._limit)
+
+    @overload
+    def __getitem__(self, key: int) -> Entry: ...
+    @overload
+    def __getitem__(self, key: slice) -> EntryView: ...
+    def __getitem__(self, key: int | slice) -> Entry | EntryView:
+        if isinstance(key, slice):
+            return EntryView(self, range(*key.indices(len(self))))
+        position = key + len(self) if key < 0 else key
+        if position == 1 == len(self):
+            # The core asks for the second entry to learn where a snapshot ends: with the first.
+            position = 0
+        if not 0 <= position < len(self):
+            raise IndexError(key)
+        return self.entry(position)
+
+    def entry(self, position: int) -> Entry:
+        index, term = self._first
+        if position == 0:
+            return _NOTHING, index, term
+        offset = self._offsets[position - 1]
+        command = Command(
+            self._recent.get(offset),
+            self._sizes[position - 1],
+            lambda: self._batch_at(offset),
+        )
+        return command, index + position, self._terms[position - 1]
+
+    def _batch_at(self, offset: int) -> bytes:
+        found = self._recent.get(offset)
+        return self._log.read(offset, 0).read() if found is None else found
+
+    def limit_view(self, last_index: int | None) -> None:
+        """Hide the entries after `last_index` while the core handles one message; None: show all.
+
+        The core cuts what it sees behind a message's place, conflict or not (raft.md, c). So it
+        must not see it, unless there is a conflict.
+        """
+        self._limit = None if last_index is None else last_index - self._first[0] + 1
+
+    def term_at(self, index: int) -> int | None:
+        """The term of an entry, hidden or not; None if it is not here."""
+        position = index - self._first[0]
+        if position == 0:
+            return self._first[1]
+        return self._terms[position - 1] if 0 < position <= len(self._terms) else None
+
+    @property
+    def first_index(self) -> int:
+        return self._first[0]
+
+    def last(self) -> tuple[int, int]:
+        """(index, term) of the last entry, hidden or not."""
+        if not self._terms:
+            return self._first
+        return self._first[0] + len(self._terms), self._terms[-1]
+
+    # -- what the core writes -----------------------------------------------------------------
+
+    def add(self, command: Command | bytes, index: int, term: int) -> None:
+        """Append an entry; on disk after the next `sync`."""
+        self._refuse_if_failed()
+        if self._installing is not None:
+            self._add_installed(index, term)
+            return
+        if isinstance(command, bytes):
+            # The core's own no-op, with which a leader begins its epoch.
+            command = self._leader_change(term)
+        if index != self.last()[0] + 1 or len(self) != 1 + len(self._offsets):
+            raise self.fail(FatalFault(f"entry {index} after {self.last()[0]} of a longer log"))
+        data = command.data()
+        header = read_header(data)
+        if header.leader_epoch != term:
+            raise self.fail(
+                FatalFault(f"a batch decided in epoch {header.leader_epoch} in epoch {term}")
+            )
+        try:
+            with self.lock:
+                self._log.append_replicated(data)
+                self._note(header.base_offset, term, header.size)
+        except (DiskFault, InvalidBatch) as error:
+            raise self.fail(FatalFault(f"cannot append entry {index}: {error}")) from error
+        if self._limit is not None:
+            self._limit += 1
+        self._remember(header.base_offset, data)
+
+    def _leader_change(self, term: int) -> Command:
+        batch = control_batch(
+            leader_change(self._node_id, self._voters, []),
+            base_offset=self._log.end_offset,
+            epoch=term,
+            timestamp_ms=self._clock.now_ms(),
+        )
+        return Command(bytes(batch), len(batch))
+
+    def _remember(self, offset: int, data: bytes) -> None:
+        self._recent[offset] = data
+        self._recent_bytes += len(data)
+        while self._recent_bytes > RECENT_BATCH_BYTES_MAX:
+            self._recent_bytes -= len(self._recent.popitem(last=False)[1])
+
+    def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802
+        """Cut the tail, because the leader's log differs from `position` on."""
+        self._refuse_if_failed()
+        if position >= len(self):
+            return
+        index = self._first[0] + position
+        if index <= self.commit_index:
+            raise self.fail(
+                FatalFault(f"the leader contradicts entry {index}, which is committed here")
+            )
+        offset = self._offsets[position - 1]
+        try:
+            with self.lock:
+                self._log.truncate_to(offset)
+                for column in (self._offsets, self._terms, self._sizes):
+                    del column[position - 1 :]
+        except StorageError as error:
+            raise self.fail(DiskFault(str(error))) from error
+        for each in [known for known in self._recent if known >= offset]:
+            self._recent_bytes -= len(self._recent.pop(each))
+
+    def deleteEntriesTo(self, position: int) -> None:  # noqa: N802
+        """Never: snapshots shorten the log in `shorten`, not in the core."""
+        raise self.fail(FatalFault(f"the core wants to forget {position} entries"))
+
+    def shorten(self, delete_old: Callable[[], object]) -> None:
+        """Let the log begin later, at a snapshot; so does the journal then."""
+        with self.lock:
+            delete_old()
+            self._forget_before_start()
+
+    def _forget_before_start(self) -> None:
+        count = bisect_right(self._offsets, self._log.start_offset - 1)
+        if count:
+            self._first = self._first[0] + count, self._terms[count - 1]
+            for column in (self._offsets, self._terms, self._sizes):
+                del column[:count]
+
+    # -- a snapshot instead of entries --------------------------------------------------------
+
+    def install(self, end_offset: int, index: int, term: int) -> None:
+        """A snapshot that is durable already takes the place of everything. Two steps: the core
+        then calls `clear` and `add`, which only finish this."""
+        self._refuse_if_failed()
+        try:
+            with self.lock:
+                self._log.truncate_fully_and_start_at(end_offset)
+                for column in (self._offsets, self._terms, self._sizes):
+                    del column[:]
+        except StorageError as error:
+            raise self.fail(DiskFault(str(error))) from error
+        self._recent.clear()
+        self._recent_bytes = 0
+        self._first = index, term
+        self._installing = index, term
+        self.commit_index = index
+
+    def clear(self) -> None:
+        if self._installing is None:
+            raise self.fail(FatalFault("the core wants to clear the log"))
+
+    def _add_installed(self, index: int, term: int) -> None:
+        if (index, term) == self._installing:
+            self._installing = None
+
+    # -- durable state ------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Entries, term and vote are on disk when this returns."""
+        self._refuse_if_failed()
+        try:
+            if not self._vote_is_stored:
+                self._state_file.store(self._vote)
+                self._vote_is_stored = True
+            self._log.flush()
+        except DiskFault as error:
+            raise self.fail(error) from error
+
+    @property
+    def vote_is_stored(self) -> bool:
+        return self._vote_is_stored
+
+    def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802
+        if index > self.commit_index:
+            if self.is_leader():
+                self.sync()  # It counted its own copy, which must be on disk for that.
+            self.commit_index = index
+
+    def getRaftCommitIndex(self) -> int:  # noqa: N802
+        return self.commit_index
+
+    def setCurrentTerm(self, term: int, voted_id: int | None) -> None:  # noqa: N802
+        vote = Vote(term, voted_id)
+        if term < self._vote.epoch:
+            raise self.fail(FatalFault(f"epoch {term} after epoch {self._vote.epoch}"))
+        if term == self._vote.epoch and self._vote.voted_id not in (None, voted_id):
+            raise self.fail(FatalFault(f"a second vote in epoch {term}"))
+        if vote != self._vote:
+            self._vote = vote
+            self._vote_is_stored = False
+
+    def getCurrentTerm(self) -> int:  # noqa: N802
+        return self._vote.epoch
+
+    def getVotedForNodeId(self) -> int | None:  # noqa: N802
+        return self._vote.voted_id
+
+    def onOneSecondTimer(self) -> None:  # noqa: N802
+        """Nothing is stored by time."""
+
+    def _destroy(self) -> None:
+        """The engine closes the log."""
+
+    # -- what is committed --------------------------------------------------------------------
+
+    def end_offset_of(self, index: int) -> int:
+        """The offset after an entry's batch."""
+        position = index - self._first[0]
+        return self._offsets[position] if position < len(self._offsets) else self._log.end_offset
+
+    def batch_count_at(self, end_offset: int) -> int:
+        """How many batches the cluster's log has had before `end_offset`, a batch's end."""
+        return self._first[0] - _FIRST_INDEX + bisect_right(self._offsets, end_offset - 1)
+
+    def batches(self, after_index: int, to_index: int) -> list[CommittedBatch]:
+        """The batches of the entries in (after_index, to_index]."""
+        found = []
+        for index in range(after_index + 1, to_index + 1):
+            data = self._batch_at(self._offsets[index - self._first[0] - 1])
+            found.append(CommittedBatch(read_header(data), data))
+        return found

@@ -26,7 +26,7 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 # A segment's offsets are kept relative to its base in 31 bits, as Kafka does.
 _OFFSET_SPAN_MAX: Final = (1 << 31) - 1
-_INDEX_ENTRIES_UNWRITTEN_MAX: Final = 64
+_INDEX_ENTRIES_UNWRITTEN_MAX: Final = 256
 _CHUNK_BYTES: Final = 1024 * 1024
 
 

@@ -140,7 +140,13 @@ def modules() -> dict[str, str]:
 
 def library_roots() -> list[str]:
     """Where users come in: the command, and the packages that they import in programs."""
-    return ["kraftpy.cli.main", "kraftpy.testing", "kraftpy.storage", "kraftpy.metadata_log"]
+    return [
+        "kraftpy.cli.main",
+        "kraftpy.testing",
+        "kraftpy.storage",
+        "kraftpy.metadata_log",
+        "kraftpy.quorum",
+    ]
 
 
 def test_every_module_is_reached_by_something() -> None:

@@ -9,7 +9,7 @@ applying begins, when the next append_entries is due). So the version is pinned,
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol
@@ -18,6 +18,7 @@ import pysyncobj.syncobj as stock
 from pysyncobj.config import SERIALIZER_STATE, SyncObjConf
 from pysyncobj.version import VERSION
 
+from kraftpy.clock import Clock
 from kraftpy.errors import FatalFault
 from kraftpy.limits import APPEND_ENTRIES_BYTES_MAX
 from kraftpy.quorum.raft.entries import NO_OP, Command
@@ -43,7 +44,7 @@ class Surroundings:
 
     journal: RaftJournal
     poller: Poller
-    monotonic_s: Callable[[], float]
+    clock: Clock
     rng: random.Random
 
 
@@ -125,7 +126,7 @@ class _SnapshotHandOver:
 stock.createJournal = lambda _path: _here().journal
 stock.Serializer = lambda *_arguments: _SnapshotHandOver(_here().journal)
 stock.createPoller = lambda _kind: _here().poller
-stock.monotonicTime = lambda: _here().monotonic_s()
+stock.monotonicTime = lambda: _here().clock.monotonic_ms() / 1000
 stock.random = _Dice
 stock.pickle = _NoPickle
 stock.PIPE_NOTIFIER_ENABLED = False

@@ -109,12 +109,7 @@ class RaftEngine:
         )
         self._transfer = SnapshotTransfer(files, self.journal, self.guard, clock.monotonic_ms)
         self._transfer.on_installed = self._snapshot_installed
-        self._surroundings = Surroundings(
-            journal=self.journal,
-            poller=world,
-            monotonic_s=lambda: clock.monotonic_ms() / 1000,
-            rng=rng,
-        )
+        self._surroundings = Surroundings(journal=self.journal, poller=world, clock=clock, rng=rng)
         self.core: Any = self._make_core(others, timing)
         self._inbox: deque[_Proposal | _Barrier | Future[None]] = deque()
         self._inbox_lock = threading.Lock()

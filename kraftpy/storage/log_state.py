@@ -48,16 +48,19 @@ class LogStateFile:
         self._files = files
         self._path = path
         self._sequence = 0
+        self.is_whole = False  # Whether both slots were found whole: the next write may tear one.
 
     def load(self) -> LogState | None:
         """The newest whole slot; None if there is none. Writes nothing."""
-        state = None
-        if self._files.exists(self._path):
-            raw = self._files.read_whole(self._path)
-            for at in (0, _SLOT_BYTES):
-                found = _parse(raw[at : at + _SLOT.size + _CRC.size])
-                if found is not None and found[0] > self._sequence:
-                    self._sequence, state = found
+        if not self._files.exists(self._path):
+            return None
+        raw = self._files.read_whole(self._path)
+        slots = [_parse(raw[at : at + _SLOT.size + _CRC.size]) for at in (0, _SLOT_BYTES)]
+        found = [slot for slot in slots if slot is not None]
+        self.is_whole = len(found) == len(slots)
+        if not found:
+            return None
+        self._sequence, state = max(found, key=lambda slot: slot[0])
         return state
 
     def is_of_this_boot(self, state: LogState) -> bool:
@@ -82,12 +85,20 @@ class LogStateFile:
             LogState(start_offset, recovery_point, recovery_position, self._boot, failed=True)
         )
 
+    def sync(self) -> None:
+        """Make durable what was found: the process that wrote it may have been stopped before."""
+        self._opened().sync()
+
     def _put(self, state: LogState) -> File:
-        if self._file is None:
-            self._file = self._files.open(self._path)
+        file = self._opened()
         self._sequence += 1
         body = _SLOT.pack(self._sequence, *astuple(state))
-        self._file.write(self._sequence % 2 * _SLOT_BYTES, [body + _CRC.pack(zlib.crc32(body))])
+        file.write(self._sequence % 2 * _SLOT_BYTES, [body + _CRC.pack(zlib.crc32(body))])
+        return file
+
+    def _opened(self) -> File:
+        if self._file is None:
+            self._file = self._files.open(self._path)
         return self._file
 
     def close(self) -> None:

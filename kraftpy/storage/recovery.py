@@ -203,8 +203,9 @@ class Recovery:
     def _repair(self) -> None:
         self._remove_leftovers()
         if self._is_clean():
-            # No record has to be synced, but a truncation that was stopped may have to be: what
-            # is gone now could come back.
+            # No record has to be synced, but a truncation or a new start that was stopped may have
+            # to be: what is gone now could come back.
+            self._state_file.sync()
             self.segments[-1].dirty = True
             self._repair_indexes()
             self._files.sync_directory(self._directory)
@@ -234,6 +235,7 @@ class Recovery:
             and bool(self.segments)
             and self._torn is None
             and not self._has_failed()
+            and self._state_file.is_whole
             and self._state_file.is_of_this_boot(state)
             and state.recovery_point == self.end_offset
             and self._epochs.entries == self._epochs_on_disk

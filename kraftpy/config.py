@@ -111,13 +111,22 @@ def _one_of(*choices: str) -> Kind[str]:
     return Kind(name="string", allowed=f"one of {', '.join(choices)}", parse=parse)
 
 
-def _directory() -> Kind[str]:
+def _text(allowed: str) -> Kind[str]:
+    def parse(text: str) -> str:
+        if any(ord(character) < ord(" ") for character in text):
+            raise ValueError
+        return text.strip()
+
+    return Kind(name="string", allowed=allowed, parse=parse)
+
+
+def _path() -> Kind[str]:
     def parse(text: str) -> str:
         if "\0" in text or "\n" in text:
             raise ValueError
         return text
 
-    return Kind(name="path", allowed="a directory, or empty", parse=parse)
+    return Kind(name="path", allowed="a path, or empty", parse=parse)
 
 
 def _setting(key: str, kind: Kind[T], default: T, meaning: str) -> T:
@@ -136,13 +145,73 @@ class Settings:
 
     data_dir: str = _setting(
         "data.dir",
-        _directory(),
+        _path(),
         "",
         "Where everything is kept. Empty: `kraftpy dev` uses a temporary directory.",
     )
+    node_id: int | None = _unset(
+        "node.id",
+        _whole_number(0, _INT32_MAX),
+        "The number of this node; no other node of the cluster has it.",
+    )
+    cluster_id: str = _setting(
+        "cluster.id",
+        _text("a UUID in Kafka's text form, or empty"),
+        "",
+        "The cluster that a new data directory will belong to. Empty: it follows from the voters.",
+    )
+    controller_quorum_voters: str = _setting(
+        "controller.quorum.voters",
+        _text("ID@HOST:PORT, separated by commas, or empty"),
+        "",
+        "Every controller and its address. Empty: this node is the only one.",
+    )
+    listeners: str = _setting(
+        "listeners",
+        _text("CONTROLLER://HOST:PORT, or empty"),
+        "",
+        "Where this node listens. Empty: at its own address among the voters.",
+    )
+    controller_quorum_election_timeout_ms: int = _setting(
+        "controller.quorum.election.timeout.ms",
+        _whole_number(50, _INT32_MAX),
+        300,
+        "A controller that hears of no leader for one to two times this stands for election.",
+    )
+    quorum_auth_secret: str = _setting(
+        "quorum.auth.secret",
+        _text("text, or empty"),
+        "",
+        "What controllers prove to each other that they know. Needed beyond loopback; better in "
+        "quorum.auth.secret-file or in the environment than on a command line.",
+    )
+    quorum_auth_secret_file: str = _setting(
+        "quorum.auth.secret-file",
+        _path(),
+        "",
+        "A file whose first line is the secret.",
+    )
+    quorum_ssl_ca: str = _setting(
+        "quorum.ssl.ca",
+        _path(),
+        "",
+        "Certificates (PEM) that controllers must be signed by. With cert and key: mutual TLS.",
+    )
+    quorum_ssl_cert: str = _setting(
+        "quorum.ssl.cert",
+        _path(),
+        "",
+        "This controller's certificate (PEM).",
+    )
+    quorum_ssl_key: str = _setting(
+        "quorum.ssl.key",
+        _path(),
+        "",
+        "The key (PEM) of this controller's certificate.",
+    )
     metadata_log_dir: str = _setting(
         "metadata.log.dir",
-        _directory(),
+        _path(),
         "",
         f"Where the metadata log's directory {METADATA_PARTITION} is kept. Empty: data.dir.",
     )

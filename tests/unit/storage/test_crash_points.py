@@ -99,6 +99,15 @@ def rewritten_history(run: Driver) -> None:
     run.close()
 
 
+def new_starts(run: Driver) -> None:
+    """Short enough that every recovery can be stopped at every effect as well."""
+    run.open()
+    run.append(batches(1, BASE_MS), epoch=1)
+    run.start_anew_at(40)
+    run.start_anew_at(20)
+    run.close()
+
+
 SCRIPTS: dict[str, Script] = {
     "appends_and_truncations": appends_and_truncations,
     "retention_and_restarts": retention_and_restarts,
@@ -188,6 +197,13 @@ def quiet() -> Iterator[None]:
     """Every torn tail is logged, and there are thousands here."""
     with structlog.testing.capture_logs():
         yield
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_recovery_stopped_anywhere_is_done_again(policy: str) -> None:
+    exploration = Exploration(new_starts, POLICIES[policy], recovery_sample=1)
+    exploration.run()
+    assert exploration.recoveries > exploration.disks > exploration.points
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -293,6 +309,23 @@ def truncate_without_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Segment, "cut", cut)
 
 
+def orderly_stop_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that a killed process did not sync is shown, and a power cut takes it back."""
+    monkeypatch.setattr(log_state.LogStateFile, "sync", lambda _: None)
+
+
+def truncation_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for a truncation: opening does not sync what a killed process may have cut."""
+    real = Recovery._repair_indexes
+
+    def repair_indexes(recovery: Recovery) -> None:
+        if recovery._is_clean():
+            recovery.segments[-1].dirty = False
+        real(recovery)
+
+    monkeypatch.setattr(Recovery, "_repair_indexes", repair_indexes)
+
+
 def indexes_unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     for index in (OffsetIndex, TimeIndex):
         monkeypatch.setattr(index, "sync", lambda _: None)
@@ -318,6 +351,8 @@ BUGS: dict[Plant, tuple[Script, LogConfig, int]] = {
     one_slot_for_the_state: (retention_and_restarts, ALWAYS, 4),
     delete_before_the_start_moves: (retention_and_restarts, ALWAYS, 4),
     truncate_without_sync: (appends_and_truncations, ALWAYS, 4),
+    orderly_stop_believed: (new_starts, ALWAYS, 4),
+    truncation_believed: (rewritten_history, ALWAYS, 4),
     indexes_unsynced: (rewritten_history, ALWAYS, 50),
     indexes_believed_after_a_power_cut: (rewritten_history, ALWAYS, 50),
     index_entries_outlive_their_batches: (rewritten_history, LAZY, 4),
@@ -328,6 +363,7 @@ BUGS: dict[Plant, tuple[Script, LogConfig, int]] = {
 def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     script, config, outcomes_max = BUGS[plant]
     plant(monkeypatch)
-    exploration = Exploration(script, config, outcomes_max, recovery_sample=0)
+    sample = 1 if script is new_starts else 0
+    exploration = Exploration(script, config, outcomes_max, recovery_sample=sample)
     with pytest.raises(OracleViolation):
         exploration.run()

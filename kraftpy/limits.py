@@ -14,6 +14,27 @@ WRITEV_BUFFERS_MAX: Final = 1024
 INTERNED_LISTS_MAX: Final = 1 << 17
 # What is longer is not a config file, whatever its name says.
 CONFIG_FILE_CHARACTERS_MAX: Final = 1 << 20
+# A request to a controller; none of Kafka's is larger, as a decision is bounded too.
+CONTROLLER_REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
+# Array elements in one request, all of them together: what they become in memory is a lot more.
+MESSAGE_ELEMENTS_MAX: Final = 100_000
+# Connections to a controller: all, from one address, and how long each may take for what.
+CONTROLLER_CONNECTIONS_MAX: Final = 1000
+CONTROLLER_CONNECTIONS_PER_ADDRESS_MAX: Final = 500
+CONNECTION_IDLE_MS_MAX: Final = 10 * 60_000
+CONNECTION_FIRST_BYTE_MS_MAX: Final = 10_000
+REQUEST_ARRIVAL_MS_MAX: Final = 30_000
+RESPONSE_DEPARTURE_MS_MAX: Final = 60_000
+# Bytes of unfinished requests that a listener holds for all its clients together.
+REQUEST_BYTES_BUFFERED_MAX: Final = 64 * 1024 * 1024
+# Addresses whose misbehaviour was logged: each is named once.
+COMPLAINTS_MAX: Final = 256
+# One answer to a Fetch or FetchSnapshot of the metadata log, but for a larger first batch.
+METADATA_FETCH_BYTES_MAX: Final = 1024 * 1024
+METADATA_FETCH_WAIT_MS_MAX: Final = 30_000
+# Observers of the metadata log that a leader remembers, and for how long after the last Fetch.
+OBSERVERS_MAX: Final = 10_000
+OBSERVER_FORGET_MS: Final = 5 * 60_000
 # A frame between voters: append_entries stops at the first batch beyond its own bound.
 PEER_FRAME_BYTES_MAX: Final = 32 * 1024 * 1024
 # The most that one append_entries carries; more than any batch, so that none is ever chunked.

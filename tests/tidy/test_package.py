@@ -17,7 +17,6 @@ EXTRAS = PROJECT["optional-dependencies"]
 # Declared and not imported yet: the part of kraftpy that will. Only ever shrinks.
 WAITING = {
     "aiohttp": "admin",
-    "kio": "wire",
     "prometheus-client": "admin",
     "uvloop": "quorum and broker",
 }

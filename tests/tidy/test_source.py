@@ -151,6 +151,7 @@ def library_roots() -> list[str]:
         "kraftpy.storage",
         "kraftpy.metadata_log",
         "kraftpy.quorum",
+        "kraftpy.wire",
     ]
 
 

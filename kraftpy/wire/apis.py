@@ -1,0 +1,93 @@
+"""Which APIs a listener serves, in which versions, and the classes of their messages. Pure.
+
+An unknown API, or a version that is not in the table, closes the connection, as in Kafka: without
+its schema a request cannot even be answered with an error. ApiVersions is the exception, since with
+it a client finds out: it is answered in version 0 with UNSUPPORTED_VERSION and the whole table.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pkgutil import resolve_name
+from typing import Any, Final, NamedTuple
+
+from kio.schema.index import PayloadEntityType, api_key_map, schema_name_map
+from kio.static.constants import EntityType
+
+from kraftpy.errors import WireError
+from kraftpy.wire.codec import build, decode
+from kraftpy.wire.headers import (
+    API_VERSIONS,
+    RequestHeader,
+    read_header,
+    read_start,
+    response_frame,
+)
+
+FETCH: Final = 1
+LIST_OFFSETS: Final = 2
+METADATA: Final = 3
+DESCRIBE_QUORUM: Final = 55
+FETCH_SNAPSHOT: Final = 59
+DESCRIBE_CLUSTER: Final = 60
+
+
+class VersionRange(NamedTuple):
+    """Both ends belong to it."""
+
+    min_version: int
+    max_version: int
+
+
+# Of one listener: API key to versions.
+ApiTable = Mapping[int, VersionRange]
+
+
+class Request(NamedTuple):
+    """A request that was understood. `message` is None for an ApiVersions that is too new."""
+
+    header: RequestHeader
+    message: Any
+    response_type: type
+
+    def response(self, values: Mapping[str, Any]) -> bytearray:
+        """The answer's frame, from the values that any version has."""
+        message: Any = build(self.response_type, values)
+        return response_frame(message, self.header.api_key, self.header.correlation_id)
+
+
+def api_name(api_key: int) -> str:
+    """Such as `describe_quorum`."""
+    return api_key_map.get(api_key, f"api_{api_key}")
+
+
+def request_type(api_key: int, version: int) -> type:
+    return _load(api_key, version, EntityType.request)
+
+
+def response_type(api_key: int, version: int) -> type:
+    return _load(api_key, version, EntityType.response)
+
+
+@cache
+def _load(api_key: int, version: int, kind: PayloadEntityType) -> type:
+    """kio has a module per API and version: import those that are asked for."""
+    found: type = resolve_name(schema_name_map[api_key_map[api_key]][version][kind])
+    return found
+
+
+def read_request(table: ApiTable, frame: bytes) -> Request:
+    """A request in a version of the table; WireError for anything else."""
+    start = read_start(frame)
+    versions = table.get(start.api_key)
+    if versions is None:
+        raise WireError(f"API {start.api_key} is not served here")
+    if not versions.min_version <= start.api_version <= versions.max_version:
+        if start.api_key == API_VERSIONS:
+            return Request(start._replace(api_version=0), None, response_type(API_VERSIONS, 0))
+        raise WireError(f"{api_name(start.api_key)} version {start.api_version} is not served here")
+    entity = request_type(start.api_key, start.api_version)
+    flexible: bool = entity.__flexible__  # type: ignore[attr-defined]
+    header, at = read_header(frame, flexible=flexible)
+    return Request(
+        header, decode(entity, frame, at), response_type(start.api_key, start.api_version)
+    )

@@ -22,7 +22,8 @@ from bench.measure import Measured, measure
 from bench.table import progress
 from kraftpy.clock import SystemClock
 from kraftpy.storage.file_layer import OsFiles
-from kraftpy.storage.log import Log, LogConfig
+from kraftpy.storage.log import Log
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.record_batch import Record, build_batch
 from kraftpy.storage.segment import SegmentConfig
 

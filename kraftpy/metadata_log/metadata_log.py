@@ -36,7 +36,8 @@ from kraftpy.metadata_log.snapshot_file import (
     write_snapshot,
 )
 from kraftpy.storage.file_layer import FileLayer
-from kraftpy.storage.log import Log, LogConfig
+from kraftpy.storage.log import Log
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.request import Appended
 from kraftpy.storage.segment import SegmentConfig
 

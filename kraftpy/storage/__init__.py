@@ -2,7 +2,8 @@
 
 from kraftpy.storage.directory import DataDirectory
 from kraftpy.storage.file_layer import File, FileLayer, OsFiles
-from kraftpy.storage.log import Log, LogConfig, LogSlice
+from kraftpy.storage.log import Log, LogSlice
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.reader import FoundBatch, LogReader
 from kraftpy.storage.record_batch import BatchHeader, Record, build_batch, iter_records
 from kraftpy.storage.request import Appended, Request

@@ -17,7 +17,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kraftpy.clock import Clock
@@ -25,6 +25,7 @@ from kraftpy.errors import DiskFault, OffsetOutOfRange, StorageError
 from kraftpy.storage.epochs import FILE_NAME as EPOCHS_FILE
 from kraftpy.storage.epochs import LeaderEpochs
 from kraftpy.storage.file_layer import Buffer, File, FileLayer
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.log_state import FILE_NAME as STATE_FILE
 from kraftpy.storage.log_state import LogStateFile
 from kraftpy.storage.record_batch import BatchHeader
@@ -38,20 +39,7 @@ from kraftpy.storage.request import (
 )
 from kraftpy.storage.retention import SegmentFacts, count_deletable
 from kraftpy.storage.scan import scan_batches
-from kraftpy.storage.segment import Segment, SegmentConfig
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
-    """How one log behaves. The defaults are Kafka's for a partition; None is "never"."""
-
-    segment: SegmentConfig = field(default_factory=SegmentConfig)
-    batch_bytes_max: int = 1_048_588
-    flush_interval_messages: int | None = None  # 1: every append is durable when it returns.
-    flush_interval_ms: int | None = None
-    retention_bytes: int | None = None
-    retention_ms: int | None = 7 * 24 * 3_600_000
-    verify_all: bool = False  # At opening, check every batch and not only those behind the mark.
+from kraftpy.storage.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ import pytest
 
 from kraftpy.clock import ManualClock
 from kraftpy.storage.file_layer import OsFiles
-from kraftpy.storage.log import Log, LogConfig
+from kraftpy.storage.log import Log
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.record_batch import Record, build_batch, iter_records
 from kraftpy.storage.segment import SegmentConfig
 

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from kraftpy.storage.epochs import FILE_NAME as EPOCHS_FILE
-from kraftpy.storage.log import LogConfig
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.record_batch import BatchHeader, read_header
 from kraftpy.storage.segment import SegmentConfig
 from kraftpy.testing import PowerLoss, SimulatedFiles

@@ -16,7 +16,8 @@ from kraftpy.metadata_log.control_records import leader_change
 from kraftpy.metadata_log.metadata_log import MetadataLog, MetadataLogConfig
 from kraftpy.storage.directory import DataDirectory
 from kraftpy.storage.file_layer import OsFiles
-from kraftpy.storage.log import Log, LogConfig
+from kraftpy.storage.log import Log
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.record_batch import Record, build_batch, build_value_batch
 from kraftpy.types import BrokerId
 from tests.unit.metadata_log.makers import (

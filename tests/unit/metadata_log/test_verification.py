@@ -10,7 +10,8 @@ from kraftpy.metadata_log.control_records import leader_change
 from kraftpy.metadata_log.metadata_log import MetadataLog, MetadataLogConfig
 from kraftpy.metadata_log.snapshot_file import write_snapshot
 from kraftpy.metadata_log.verification import Verdict, verify_log
-from kraftpy.storage.log import Log, LogConfig
+from kraftpy.storage.log import Log
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.record_batch import build_value_batch
 from kraftpy.testing.simulated_files import SimulatedFiles
 from kraftpy.types import Offset, TopicId, Uuid

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from kraftpy.clock import ManualClock
 from kraftpy.errors import StorageError
 from kraftpy.storage.file_layer import FileLayer
-from kraftpy.storage.log import Log, LogConfig
+from kraftpy.storage.log import Log
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.segment import SegmentConfig
 from kraftpy.testing import SimulatedFiles
 from tests.unit.storage.log_model import (

@@ -19,7 +19,8 @@ import structlog
 
 from kraftpy.storage import log_state
 from kraftpy.storage.index import OffsetIndex, TimeIndex
-from kraftpy.storage.log import Log, LogConfig
+from kraftpy.storage.log import Log
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.recovery import Recovery
 from kraftpy.storage.segment import Segment
 from kraftpy.testing import PowerLoss, SimulatedFiles

@@ -11,7 +11,8 @@ from crc32c import crc32c
 
 from kraftpy.clock import ManualClock
 from kraftpy.errors import DiskFault, InvalidBatch, OffsetOutOfRange, StorageError
-from kraftpy.storage.log import Log, LogConfig
+from kraftpy.storage.log import Log
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.record_batch import NO_TIMESTAMP, build_value_batch, read_header
 from kraftpy.storage.segment import SegmentConfig
 from kraftpy.testing import SimulatedFiles

@@ -13,7 +13,8 @@ import structlog
 
 from kraftpy.clock import ManualClock
 from kraftpy.errors import CorruptRecord
-from kraftpy.storage.log import Log, LogConfig
+from kraftpy.storage.log import Log
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.record_batch import read_header
 from kraftpy.storage.segment import SegmentConfig
 from kraftpy.testing import SimulatedFiles

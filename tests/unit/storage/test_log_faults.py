@@ -15,7 +15,8 @@ import pytest
 
 from kraftpy.errors import DiskFault
 from kraftpy.storage.file_layer import Buffer, OsFiles
-from kraftpy.storage.log import Log, LogConfig
+from kraftpy.storage.log import Log
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.segment import SegmentConfig
 from kraftpy.testing import SimulatedFiles
 from kraftpy.testing.simulated_files import SimulatedFile

@@ -5,7 +5,8 @@ import pytest
 from kraftpy.clock import ManualClock
 from kraftpy.errors import CorruptRecord, StorageError
 from kraftpy.storage.file_layer import OsFiles
-from kraftpy.storage.log import Log, LogConfig
+from kraftpy.storage.log import Log
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.reader import LogReader
 from kraftpy.storage.record_batch import build_value_batch
 from kraftpy.storage.segment import SegmentConfig

@@ -44,3 +44,12 @@ RECENT_BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 # A snapshot on its way to a follower: the size of a piece, and how many may be unanswered.
 SNAPSHOT_CHUNK_BYTES: Final = 256 * 1024
 SNAPSHOT_CHUNKS_IN_FLIGHT_MAX: Final = 8
+# Before a peer has proven itself: its frames, and how many such connections are kept at a time.
+PEER_HELLO_BYTES_MAX: Final = 512
+PEER_HANDSHAKES_MAX: Final = 32
+# Unsent bytes to one peer beyond which messages to it are dropped; Raft sends them again.
+PEER_SEND_BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
+# The most that is read from one peer before the others have their turn.
+PEER_READ_BYTES: Final = 1024 * 1024
+# Different complaints about peers that are remembered, so that each is logged once.
+PEER_COMPLAINTS_MAX: Final = 256

@@ -224,8 +224,9 @@ class TcpWorld:
     def _take_adopted(self) -> None:
         with self._lock:
             adopted, self._adopted = self._adopted, deque()
-            self.counts["too_many"] += self._turned_away
-            self._turned_away = 0
+            turned_away, self._turned_away = self._turned_away, 0
+        if turned_away:
+            self.counts["too_many"] += turned_away
         for sock, first in adopted:
             self._take(sock, first)
 

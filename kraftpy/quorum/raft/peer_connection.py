@@ -245,6 +245,7 @@ class PeerConnection:
 
 def _remote(sock: socket.socket) -> str:
     try:
-        return str(sock.getpeername()[0])
+        name = sock.getpeername()
     except OSError:  # Not connected yet, or no more.
         return "unknown"
+    return str(name[0]) if isinstance(name, tuple) else "this machine"

@@ -5,6 +5,7 @@ KraftError
 ├── ApiError        an expected refusal, one Kafka error code each
 │   ├── NotController       definite: nothing was written here, and nothing will be
 │   └── OutcomeUnknown      what was asked for may yet commit
+├── Unreachable     another node does not answer, or not in time
 ├── WireError       a peer's bytes are malformed: close that connection, nothing more
 │   └── InvalidBatch    a batch offered to a log is malformed: nothing of the request is written
 ├── StorageError    the log refuses, and nothing was changed
@@ -42,6 +43,10 @@ class OutcomeUnknown(ApiError):
     """The write was accepted, but the leader lost its place before it committed: it may yet."""
 
     code = 7
+
+
+class Unreachable(KraftError):
+    """Another node cannot be connected to, closes the connection or does not answer in time."""
 
 
 class WireError(KraftError):

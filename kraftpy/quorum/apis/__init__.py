@@ -1,0 +1,1 @@
+"""What a controller answers in Kafka's protocol, one module per subject."""

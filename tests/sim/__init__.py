@@ -1,0 +1,1 @@
+"""Deterministic simulation of the quorum: `python -m tests.sim --help`."""

@@ -127,7 +127,7 @@ class Connection:
             data = await self._loop.sock_recv(self._sock, _RECEIVE_BYTES)
             if not data:
                 return None
-            if len(self.buffer) > _RECEIVE_BYTES and not self._owner.has_room():
+            if len(self.buffer) + len(data) > _RECEIVE_BYTES and not self._owner.has_room():
                 raise WireError("there are too many unfinished requests to take more of this one")
             self.buffer.feed(data)
             frame = self.buffer.next_frame()

@@ -18,7 +18,6 @@ EXTRAS = PROJECT["optional-dependencies"]
 WAITING = {
     "aiohttp": "admin",
     "prometheus-client": "admin",
-    "uvloop": "quorum and broker",
 }
 
 

@@ -8,7 +8,6 @@ cleanly with exit code 0; a temporary data directory goes with it.
 import asyncio
 import dataclasses
 import os
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import click
 
 from kraftpy import __version__
 from kraftpy.cli.settings import settings_options
+from kraftpy.cli.signals import watch_stop_signals
 from kraftpy.clock import SystemClock
 from kraftpy.config import Settings, metadata_directory
 from kraftpy.errors import ConfigError
@@ -46,23 +46,12 @@ def dev(settings: Settings) -> None:
 
 async def serve(settings: Settings) -> None:
     """Open what there is, say so, and wait for a signal."""
-    stopped: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    # Before anything is opened: a signal that comes half way must still close and clean up.
-    for number in stop_signals():
-        loop.add_signal_handler(number, stopped.put_nowait, number)
+    stopped = watch_stop_signals()
     with data_directory(settings) as placed, open_metadata(placed) as (metadata_dir, image):
         click.echo(describe(placed, metadata_dir, image, temporary=not settings.data_dir))
         log.info("dev_started", data_dir=placed.data_dir, metadata_dir=metadata_dir)
         received = await stopped.get()
     log.info("dev_stopped", signal=received.name)
-
-
-def stop_signals() -> tuple[signal.Signals, ...]:
-    """The signals that ask for the end."""
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # As nohup asks.
-        return (signal.SIGINT, signal.SIGTERM)
-    return (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager

@@ -32,6 +32,9 @@ class Entry:
 
 ENTRIES: Final = (
     Entry("Run", "dev", "kraftpy.cli.dev", "Run a cluster on this machine until interrupted."),
+    Entry(
+        "Run", "quorum", "kraftpy.cli.quorum", "Run a controller, or ask a quorum for its status."
+    ),
     Entry("Inspect", "log", "kraftpy.cli.log", "Look inside a metadata log: dump, verify, show."),
     Entry("Configure", "config", "kraftpy.cli.config", "Show the settings that exist."),
 )

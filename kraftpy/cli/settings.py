@@ -34,37 +34,54 @@ _SHORTCUTS: Final = (
 )
 
 
-def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
+Shortcut = tuple[str, str, str]
+Command = Callable[..., Any]
+
+
+def settings_options(command: Command) -> Command:
     """Give a command --config, --set and the shortcuts; it receives the resolved `settings`."""
+    return settings_options_and()(command)
 
-    @functools.wraps(command)
-    def with_settings(
-        config_files: tuple[str, ...], assignments: tuple[str, ...], **others: Any
-    ) -> object:
-        flags = [
-            Given(key, text, option)
-            for option, key, _ in _SHORTCUTS
-            for text in others.pop(_parameter(option))
-        ]
-        flags += [from_assignment(text, "--set") for text in assignments]
-        settings = load_settings(flags, config_files, os.environ)
-        configure_logging(settings)
-        return command(settings=settings, **others)
 
-    for option, key, help_text in reversed(_SHORTCUTS):
-        with_settings = click.option(
-            option, multiple=True, metavar="VALUE", help=f"{help_text} [{key}]"
-        )(with_settings)
-    with_settings = click.option(
+def settings_options_and(*more: Shortcut) -> Callable[[Command], Command]:
+    """As `settings_options`, with more shortcuts."""
+    shortcuts = (*more, *_SHORTCUTS)
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_settings(
+            config_files: tuple[str, ...], assignments: tuple[str, ...], **others: Any
+        ) -> object:
+            flags = [
+                Given(key, text, option)
+                for option, key, _ in shortcuts
+                for text in others.pop(_parameter(option))
+            ]
+            flags += [from_assignment(text, "--set") for text in assignments]
+            settings = load_settings(flags, config_files, os.environ)
+            configure_logging(settings)
+            return command(settings=settings, **others)
+
+        return _with_options(with_settings, shortcuts)
+
+    return decorate
+
+
+def _with_options(command: Command, shortcuts: Sequence[Shortcut]) -> Command:
+    command = click.option(
         "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set any setting."
-    )(with_settings)
+    )(command)
+    for option, key, help_text in reversed(shortcuts):
+        command = click.option(option, multiple=True, metavar="VALUE", help=f"{help_text} [{key}]")(
+            command
+        )
     return click.option(
         "--config",
         "config_files",
         multiple=True,
         metavar="FILE",
         help=f"Read settings (.toml or .properties) [{CONFIG_FILE_VARIABLE}]",
-    )(with_settings)
+    )(command)
 
 
 def load_settings(

@@ -1,0 +1,86 @@
+"""The image of what is committed, kept by replaying it as it comes, and offered as snapshots.
+
+The engine's thread only puts what it has to tell into a queue; a thread here replays it. Whoever
+wants the image takes it as it is: an immutable value. A record that cannot be replayed is a fault
+of the node, since every other node has the same record.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from kraftpy.clock import Clock
+from kraftpy.errors import FatalFault, KraftError
+from kraftpy.metadata_log.image import EMPTY, ClusterImage
+from kraftpy.metadata_log.loading import replay_batches
+from kraftpy.metadata_log.snapshot_file import SnapshotId, read_snapshot
+from kraftpy.quorum.consensus import CommittedBatch, Consensus
+from kraftpy.storage.file_layer import FileLayer
+
+_OFFER_EVERY_MS: Final = 1000
+_NO_END: Final = (1 << 63) - 1
+
+
+class ImageKeeper:
+    """One of an engine's Listeners."""
+
+    def __init__(
+        self,
+        files: FileLayer,
+        directory: str,
+        consensus: Consensus,
+        clock: Clock,
+        on_fault: Callable[[FatalFault], None],
+    ) -> None:
+        self.image: ClusterImage = EMPTY
+        self._files = files
+        self._directory = directory
+        self._consensus = consensus
+        self._clock = clock
+        self._on_fault = on_fault
+        self._offered_ms = clock.monotonic_ms()
+        self._told: queue.SimpleQueue[list[CommittedBatch] | SnapshotId | None]
+        self._told = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="image", daemon=True)
+        self._thread.start()
+
+    # -- the engine's Listener: in its thread -------------------------------------------------
+
+    def leadership_changed(self, leader_id: int | None, epoch: int) -> None:
+        """Of no interest to an image."""
+
+    def committed(self, batches: list[CommittedBatch]) -> None:
+        self._told.put(batches)
+
+    def snapshot_installed(self, snapshot_id: SnapshotId) -> None:
+        self._told.put(snapshot_id)
+
+    def failed(self, fault: FatalFault) -> None:
+        """Whoever runs the node hears of it too."""
+
+    # -- the thread ---------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self._told.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (told := self._told.get()) is not None:
+            try:
+                self._take(told)
+            except (KraftError, OSError) as error:
+                fault = error if isinstance(error, FatalFault) else FatalFault(str(error))
+                self._on_fault(fault)
+                return
+
+    def _take(self, told: list[CommittedBatch] | SnapshotId) -> None:
+        if isinstance(told, SnapshotId):
+            self.image = read_snapshot(self._files, self._directory, told)
+            return
+        found = ((batch.header, memoryview(batch.data)) for batch in told)
+        self.image = replay_batches(self.image, found, _NO_END)
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._offered_ms >= _OFFER_EVERY_MS:
+            self._offered_ms = now_ms
+            self._consensus.offer_snapshot(self.image)

@@ -29,6 +29,7 @@ from kraftpy.limits import RECENT_BATCH_BYTES_MAX
 from kraftpy.metadata_log.batches import control_batch
 from kraftpy.metadata_log.control_records import leader_change
 from kraftpy.metadata_log.metadata_log import MetadataLog
+from kraftpy.metadata_log.snapshot_file import SnapshotId
 from kraftpy.quorum.consensus import CommittedBatch
 from kraftpy.quorum.raft.entries import NO_OP, Command
 from kraftpy.quorum.raft.quorum_state import QuorumStateFile, Vote
@@ -80,8 +81,9 @@ class RaftJournal(Journal):  # type: ignore[misc]
         self._voters = sorted(voters)
         self._clock = clock
         self._vote = state_file.load()
-        self._vote_is_stored = True
-        self._first = self._find_first()
+        # Stored again with the first sync: what a killed process left of it may be in the page
+        # cache only, and a power loss would take back an epoch that others have seen.
+        self._vote_is_stored = self._vote == Vote(0, None)
         self._offsets = array("q")  # Where each entry's batch begins.
         self._terms = array("q")
         self._sizes = array("q")
@@ -95,7 +97,48 @@ class RaftJournal(Journal):  # type: ignore[misc]
         self.lock = threading.Lock()
         for header, _ in self._log.batches(self._log.start_offset):
             self._note(header.base_offset, header.leader_epoch, header.size)
+        self._finish_interrupted()
+        self._first = self._find_first()
         self.commit_index = self._known_committed()
+
+    def _finish_interrupted(self) -> None:
+        """Do the rest of what a crash stopped: the log begins at a snapshot and agrees with all."""
+        snapshots = self.metadata_log.snapshots
+        if not snapshots:
+            return
+        newest, start_offset = snapshots[-1], self._log.start_offset
+        if newest.end_offset != start_offset and not self.agrees_with(newest):
+            # Another node's snapshot was stored, and the log that it replaces is still here. Were
+            # it kept, entries that never were committed would count as such.
+            self._restart_log_at(newest.end_offset)
+        elif start_offset and all(each.end_offset != start_offset for each in snapshots):
+            # The snapshot at the start was removed, and the start was not moved yet.
+            later = next(each for each in snapshots if each.end_offset > start_offset)
+            self._log.move_start_offset(later.end_offset)
+            self._drop_entries(bisect_right(self._offsets, later.end_offset - 1))
+
+    def _restart_log_at(self, end_offset: int) -> None:
+        self._log.truncate_fully_and_start_at(end_offset)
+        self._drop_entries(len(self._offsets))
+
+    def _drop_entries(self, count: int) -> None:
+        for column in (self._offsets, self._terms, self._sizes):
+            del column[:count]
+
+    def agrees_with(self, snapshot_id: SnapshotId) -> bool:
+        """Whether a batch here ends where the snapshot does, in its epoch: then all before it is
+        the same (Raft, section 7), and what follows it must stay."""
+        position = bisect_right(self._offsets, snapshot_id.end_offset - 1)
+        return (
+            position > 0
+            and self._terms[position - 1] == snapshot_id.epoch
+            and self._end_of(position - 1) == snapshot_id.end_offset
+        )
+
+    def _end_of(self, position: int) -> int:
+        """Where the batch at this place of the columns ends."""
+        after = position + 1
+        return self._offsets[after] if after < len(self._offsets) else self._log.end_offset
 
     def _find_first(self) -> tuple[int, int]:
         """(index, term) of the entry before the first batch of the log."""
@@ -269,8 +312,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
         count = bisect_right(self._offsets, self._log.start_offset - 1)
         if count:
             self._first = self._first[0] + count, self._terms[count - 1]
-            for column in (self._offsets, self._terms, self._sizes):
-                del column[:count]
+            self._drop_entries(count)
 
     # -- a snapshot instead of entries --------------------------------------------------------
 
@@ -280,9 +322,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
         self._refuse_if_failed()
         try:
             with self.lock:
-                self._log.truncate_fully_and_start_at(end_offset)
-                for column in (self._offsets, self._terms, self._sizes):
-                    del column[:]
+                self._restart_log_at(end_offset)
         except StorageError as error:
             raise self.fail(DiskFault(str(error))) from error
         self._recent.clear()
@@ -353,6 +393,11 @@ class RaftJournal(Journal):  # type: ignore[misc]
         """The offset after an entry's batch."""
         position = index - self._first[0]
         return self._offsets[position] if position < len(self._offsets) else self._log.end_offset
+
+    def commit_to(self, snapshot_id: SnapshotId) -> None:
+        """A snapshot that the log agrees with shows that all before its end is committed."""
+        index = _FIRST_INDEX + self.batch_count_at(snapshot_id.end_offset)
+        self.setRaftCommitIndex(index)
 
     def batch_count_at(self, end_offset: int) -> int:
         """How many batches the cluster's log has had before `end_offset`, a batch's end."""

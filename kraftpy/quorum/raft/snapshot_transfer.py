@@ -157,6 +157,12 @@ class SnapshotTransfer:
             # (m): what is committed here is never replaced by something older.
             self._drop()
             return int(size)
+        if journal.agrees_with(snapshot_id):
+            # Raft, figure 13, step 6: what follows the snapshot in this log may be acknowledged
+            # and committed. So the log stays, and only the commit index moves.
+            journal.commit_to(snapshot_id)
+            self._drop()
+            return int(size)
         receiving = self._receiving
         if receiving is None or (receiving.snapshot_id, receiving.size) != (snapshot_id, size):
             receiving = self._begin_receiving(snapshot_id, size)

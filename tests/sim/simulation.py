@@ -228,7 +228,8 @@ class Simulation:
     def _strike_fail_sync(self, fault: Fault, node: SimNode) -> None:
         node.disk_is_bad = True
         node.restart_after_us = fault.for_us
-        node.disk.fail_sync(fault.number)
+        # Files only: a file system whose directories cannot be synced stops altogether.
+        node.disk.fail_sync(fault.number, lambda path: path.rpartition("/")[2].count(".") > 0)
 
     def _strike_disk_full(self, fault: Fault, node: SimNode) -> None:
         node.disk_is_bad = True

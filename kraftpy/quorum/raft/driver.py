@@ -64,7 +64,8 @@ class RaftDriver:
         self._world = world
         self._resign_timeout_s = resign_timeout_s
         self._stop_timeout_s = stop_timeout_s
-        self._reporting: _Reporting
+        self._reporting: _Reporting | None = None
+        self._is_engine_closed = False
         self._stopping = threading.Event()
         # A process whose main thread has ended must not be kept up by this one.
         self._thread = threading.Thread(target=self._run, name="raft", daemon=True)
@@ -105,8 +106,8 @@ class RaftDriver:
         if self._thread is threading.current_thread():
             self._stopping.set()  # A listener calls; the thread ends when it returns.
             return
-        if not self._thread.ident:
-            self.engine.close()
+        if self._thread.ident is None:  # It was never started.
+            self._close_engine()
             return
         self._resign()
         self._stopping.set()
@@ -140,12 +141,17 @@ class RaftDriver:
         # The engine stores nothing more, and says so to whoever asks it.
         fault = self.engine.journal.fail(fault)
         log.critical("raft_failed", node=self.engine.node_id, why=str(fault), exc_info=error)
-        self._reporting.failed(fault)
+        if self._reporting is not None:
+            self._reporting.failed(fault)
 
     def _close_engine(self) -> None:
+        if self._is_engine_closed:
+            return
+        self._is_engine_closed = True
+        failed_before = self.engine.journal.fault is not None
         try:
             self.engine.close()
         except (KraftError, OSError) as error:
             # Closing writes too. After a fault it may fail again; else this is the fault.
-            if self._reporting.fault is None:
+            if not failed_before:
                 self._fail(error)

@@ -3,8 +3,9 @@
 import random
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,6 @@ class Node:
             snapshotter=Snapshotter(log, SnapshotPolicy(interval_ms=None), clock),
         )
         self.driver = RaftDriver(self.engine, self.world)
-        self.driver.start(self.heard)
 
 
 class TcpCluster:
@@ -130,6 +130,7 @@ class TcpCluster:
         path: Path,
         size: int = 3,
         *,
+        running: Collection[int] | None = None,
         tls: PeerTls | None = None,
         timing: RaftTiming | None = None,
         peer_timing: PeerTiming | None = None,
@@ -148,7 +149,11 @@ class TcpCluster:
         ]
         self.nodes: dict[int, Node] = {}
         for node_id, listener in listeners.items():
-            self.nodes[node_id] = Node(self, node_id, listener)
+            if running is None or node_id in running:
+                self.nodes[node_id] = node = Node(self, node_id, listener)
+                node.driver.start(node.heard)
+            else:
+                listener.close()
 
     def __enter__(self) -> "TcpCluster":
         return self
@@ -160,13 +165,20 @@ class TcpCluster:
     def stop(self, node_id: int) -> None:
         self.nodes.pop(node_id).driver.close()
 
-    def start(self, node_id: int) -> Node:
+    def break_connections(self, node_id: int) -> None:
+        """As if the network had: both ends find their sockets dead."""
+        for connection in list(self.nodes[node_id].world._live.values()):
+            with suppress(OSError):  # It is gone already.
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def start(self, node_id: int, *, begin: bool = True) -> Node:
         """Start a node that was stopped, on its directory and address."""
-        voter = self.voters[node_id - 1]
-        self.nodes[node_id] = Node(
-            self, node_id, socket.create_server((voter.host, voter.port), reuse_port=False)
+        self.nodes[node_id] = node = Node(
+            self, node_id, socket.create_server(self.address(node_id))
         )
-        return self.nodes[node_id]
+        if begin:
+            node.driver.start(node.heard)
+        return node
 
     def address(self, node_id: int) -> tuple[str, int]:
         voter = self.voters[node_id - 1]

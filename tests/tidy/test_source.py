@@ -24,12 +24,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 # Modules that wait for the command that will use them.
-WAITING: dict[str, str] = {
-    "kraftpy.cli.java": "kraftpy audit asks it before it starts Spark",
-    "kraftpy.quorum.identity": "kraftpy quorum",
-    "kraftpy.quorum.raft.messages": "kraftpy quorum",
-    "kraftpy.quorum.voters": "kraftpy quorum",
-}
+WAITING: dict[str, str] = {"kraftpy.cli.java": "kraftpy audit asks it before it starts Spark"}
 
 
 def tracked_files() -> list[str]:

@@ -1,6 +1,8 @@
 """A client for one connection: asks in the newest version that both sides speak."""
 
 import asyncio
+import os
+import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -46,8 +48,7 @@ class WireClient:
         except TimeoutError:
             raise Unreachable(f"{place} does not answer within {timeout_s:g} s") from None
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise Unreachable(f"cannot connect to {place}: {reason}") from None
+            raise Unreachable(f"cannot connect to {place}: {_reason(error)}") from None
         client = WireClient(place, reader, writer, timeout_s)
         try:
             await client._agree()
@@ -101,7 +102,7 @@ class WireClient:
             limit_s = self._timeout_s + wait_s
             raise Unreachable(f"{self.place} does not answer within {limit_s:g} s") from None
         except OSError as error:
-            raise Unreachable(f"{self.place} closed the connection: {error.strerror}") from None
+            raise Unreachable(f"{self.place} closed the connection: {_reason(error)}") from None
         return self._read(answer, api_key, version)
 
     async def _next_frame(self) -> bytes:
@@ -123,3 +124,11 @@ class WireClient:
         if correlation_id != self._correlation_id:
             raise WireError(f"{self.place} does not speak Kafka's protocol: answers out of order")
         return message
+
+
+def _reason(error: OSError) -> str:
+    """In words, and without the addresses that asyncio puts in."""
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror)
+    # Several addresses, and none that works: asyncio gives them all in one text, without a number.
+    return os.strerror(error.errno) if error.errno else "none of its addresses answers"

@@ -67,7 +67,7 @@ check: $(EVERYTHING) ## Lint, format, types, import contracts, tidy tests
 ROUNDS ?= 50
 .PHONY: quorum-storm
 quorum-storm: $(EVERYTHING) ## Kill and stop three controllers under a writer (ROUNDS=50)
-	@KRAFTPY_STORM_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q tests/e2e/test_quorum_storm.py
+	@STORM_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q tests/e2e/test_quorum_storm.py
 
 .PHONY: bench-log
 bench-log: $(EVERYTHING) ## Measure the log against plain reads and writes

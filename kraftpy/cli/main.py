@@ -35,6 +35,7 @@ ENTRIES: Final = (
     Entry(
         "Run", "quorum", "kraftpy.cli.quorum", "Run a controller, or ask a quorum for its status."
     ),
+    Entry("Run", "format", "kraftpy.cli.format", "Give a controller's directory its identity."),
     Entry("Inspect", "log", "kraftpy.cli.log", "Look inside a metadata log: dump, verify, show."),
     Entry("Configure", "config", "kraftpy.cli.config", "Show the settings that exist."),
 )
@@ -49,7 +50,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for entry in ENTRIES:
             if entry.name == cmd_name:
-                command = getattr(importlib.import_module(entry.module), entry.name)
+                module = importlib.import_module(entry.module)
+                # A command whose name is a word of Python's has an underscore behind it.
+                command = getattr(module, entry.name, None) or getattr(module, f"{entry.name}_")
                 assert isinstance(command, click.Command)
                 return command
         return None

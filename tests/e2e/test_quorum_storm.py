@@ -1,6 +1,6 @@
 """Three controllers as processes, killed and stopped under a writer: nothing acknowledged is lost.
 
-`KRAFTPY_STORM_ROUNDS=50` for the long run (`make quorum-storm`).
+`STORM_ROUNDS=50` for the long run (`make quorum-storm`).
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.e2e.quorum_processes import Processes, Writer, check_logs
 
-ROUNDS = int(os.environ.get("KRAFTPY_STORM_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("STORM_ROUNDS", "4"))
 FAULTS = ("kill leader", "kill follower", "kill all", "stop leader")
 WRITES_BETWEEN = 20
 

@@ -5,7 +5,7 @@ memory, beside the plain model in tests/unit/storage. After each step the log sh
 model's state, by every way of reading; after a crash, a state that the ledger allows. Segments are
 so small that batches roll them by size, by age and by the size of their index.
 
-KRAFTPY_EXAMPLES is how many lives are tried.
+PROPERTY_EXAMPLES is how many lives are tried.
 """
 
 import os
@@ -40,7 +40,7 @@ from tests.unit.storage.log_model import (
     place_all,
 )
 
-EXAMPLES_MAX = int(os.environ.get("KRAFTPY_EXAMPLES", "200"))
+EXAMPLES_MAX = int(os.environ.get("PROPERTY_EXAMPLES", "200"))
 STEPS_MAX = 30
 
 # Seldom in order, sometimes far ahead: then the segment rolls by age.

@@ -6,7 +6,7 @@ torn at any byte) and after a power cut, for every legal fate of what was not sy
 Each of these disks is opened, compared with the ledger by every way of reading, appended to and
 restarted; for a sample of them, the machine dies again at every effect of the recovery.
 
-KRAFTPY_CRASH_LIMIT is how many outcomes of each power cut are tried: a thousand takes minutes.
+CRASH_LIMIT is how many outcomes of each power cut are tried: a thousand takes minutes.
 """
 
 import os
@@ -28,7 +28,7 @@ from kraftpy.testing.simulated_files import SimulatedFile
 from tests.unit.storage.log_driver import ALWAYS, LAZY, Driver, check_after_crash
 from tests.unit.storage.log_model import BASE_MS, OracleViolation, batch_of, place_all
 
-OUTCOMES_MAX = int(os.environ.get("KRAFTPY_CRASH_LIMIT", "8"))
+OUTCOMES_MAX = int(os.environ.get("CRASH_LIMIT", "8"))
 OUTCOMES_IN_RECOVERY_MAX = max(2, OUTCOMES_MAX // 6)
 # Every so many disks, the recovery is stopped as well.
 RECOVERY_SAMPLE = 60

@@ -279,6 +279,10 @@ class SimulatedFiles:
         """Every file as a running process sees it, by path."""
         return dict(_walk(self._root, "/"))
 
+    def used_bytes(self) -> int:
+        """What all files hold together."""
+        return _used_bytes(self._root)
+
     def clone(self) -> "SimulatedFiles":
         """The same disk with the same boot and the same unsynced operations, but without the
         open files, locks and planned faults."""
@@ -385,8 +389,7 @@ class SimulatedFiles:
     def _room(self, node: FileNode, operation: Write) -> int | None:
         if self.capacity_bytes is None:
             return None
-        used = sum(len(content) for _, content in _walk(self._root, "/"))
-        growth_max = max(0, self.capacity_bytes - used)
+        growth_max = max(0, self.capacity_bytes - self.used_bytes())
         return max(0, len(node.data) + growth_max - operation.position)
 
     def _sync(self, path: str, node: Node) -> None:
@@ -442,6 +445,13 @@ def _walk(directory: DirectoryNode, path: str) -> Iterator[tuple[str, bytes]]:
             yield posixpath.join(path, name), bytes(node.data)
         else:
             yield from _walk(node, posixpath.join(path, name))
+
+
+def _used_bytes(directory: DirectoryNode) -> int:
+    return sum(
+        len(node.data) if isinstance(node, FileNode) else _used_bytes(node)
+        for node in directory.entries.values()
+    )
 
 
 def _choices(sizes: list[int], limit: int) -> Iterator[list[int]]:

@@ -61,8 +61,10 @@ class Clients:
         node_id = self._leader_id
         if self._rng.random() < 0.15 or node_id not in nodes:
             node_id = self._rng.randint(1, len(nodes))
-        node = nodes[node_id]
-        return node if node.is_up else None
+        engine = nodes[node_id].engine
+        if engine is None or (engine.leader_id != node_id and self._rng.random() < 0.8):
+            return None  # Most clients ask who leads before they send.
+        return nodes[node_id]
 
     # -- writes ---------------------------------------------------------------------------
 

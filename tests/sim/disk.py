@@ -136,7 +136,7 @@ class SimDisk(SimulatedFiles):
         return self.capacity_bytes is not None or any(fault.left for fault in self._faults)
 
     def full_at(self, free_bytes: int) -> None:
-        self.capacity_bytes = sum(map(len, self.contents().values())) + free_bytes
+        self.capacity_bytes = self.used_bytes() + free_bytes
 
     def _successor(self, root: DirectoryNode, boot: int) -> "SimDisk":
         disk = SimDisk(self._rng, capacity_bytes=self.capacity_bytes, hard=self.hard)

@@ -394,6 +394,14 @@ class SimNode:
                 self.facts.durable.forget(path)
             elif path.endswith(".checkpoint"):
                 self.sim.hook(self, "shortens_log")
+        elif kind == "rename" and path.endswith(".checkpoint"):
+            self._snapshot_stored(int(path.rpartition("/")[2][:20]))
+
+    def _snapshot_stored(self, end_offset: int) -> None:
+        """From here on it counts, and a log that contradicts it does not."""
+        entry = self.sim.oracles.entry_ending_at(end_offset)
+        if entry is not None and self.engine is not None and not self.holds(entry):
+            self.facts.promised_end = min(self.facts.promised_end, end_offset)
 
     def synced(self, path: str) -> None:
         if path.endswith(".log"):
@@ -418,15 +426,18 @@ class SimNode:
 
         def cuts(position: int) -> None:
             sim.hook(self, "truncates")
+            if 0 < position <= len(journal._offsets):
+                offset = journal._offsets[position - 1]
+                facts.promised_end = min(facts.promised_end, offset)
+            sim.counts["truncations"] += 1
             cut(position)
-            facts.promised_end = min(facts.promised_end, self.log_end)
             sim.trace("truncate", self.id, self.log_end, 0)
 
         def installs(end_offset: int, index: int, term: int) -> None:
             sim.hook(self, "installs_snapshot")
+            sim.counts["installs"] += 1
             self._check_install(end_offset)
             install(end_offset, index, term)
-            facts.promised_end = end_offset
 
         journal.setRaftCommitIndex = moves
         journal.deleteEntriesFrom = cuts

@@ -112,7 +112,7 @@ class Oracles:
     # -- what nodes are told --------------------------------------------------------------
 
     def told(self, node_id: int, batches: list[CommittedBatch], epoch: int, leads: bool) -> None:
-        facts = self.facts[node_id]
+        facts, known = self.facts[node_id], len(self.ledger)
         for batch in batches:
             header = batch.header
             if header.base_offset != facts.told_end:
@@ -132,7 +132,7 @@ class Oracles:
                     f"{header.leader_epoch}, was {self.ledger[index].place[0]}",
                 )
                 return
-        if leads and batches:
+        if leads or len(self.ledger) > known:
             self._check_majority(node_id, batches[-1].header.base_offset)
 
     def _commit(self, node_id: int, header: BatchHeader, data: bytes, epoch: int) -> None:
@@ -191,7 +191,7 @@ class Oracles:
         if 2 * len(holders) <= len(self.facts):
             self.violate(
                 "a majority holds it",
-                f"leader {node_id} calls {base} committed, durable on {holders} only",
+                f"node {node_id} calls {base} committed, durable on {holders} only",
             )
 
     def snapshot(self, node_id: int, snapshot_id: SnapshotId, image: ClusterImage) -> None:

@@ -139,8 +139,8 @@ def _draw_knobs(rng: random.Random) -> Knobs:
         retention_bytes=rng.choice((500, 3000, 20_000)),
         snapshot_delay_ms=rng.choice((0, 0, 30, 500)),
         offer_ms=rng.choice((100, 700, 3000)),
-        write_interval_ms=rng.choice((30, 100, 300)),
-        burst_max=rng.choice((1, 3, 12)),
+        write_interval_ms=rng.choice((50, 150, 400)),
+        burst_max=rng.choice((1, 3, 8)),
         value_bytes_max=rng.choice((0, 60, 300)),
     )
 
@@ -178,7 +178,9 @@ def _draw_faults(rng: random.Random, knobs: Knobs) -> list[Fault]:
     at_us = rng.expovariate(1 / SECOND)
     while at_us < knobs.seconds * SECOND:
         kind = rng.choices(kinds, weights)[0]
-        faults.append(_draw_fault(rng, knobs, int(at_us), kind, leader_bias, hooks))
+        fault = _draw_fault(rng, knobs, int(at_us), kind, leader_bias, hooks)
+        # Where faults are frequent they are short, or there would never be a leader to disturb.
+        faults.append(replace(fault, for_us=int(fault.for_us * min(1, interval_us / SECOND))))
         at_us += rng.expovariate(1 / interval_us)
     return faults
 

@@ -1,0 +1,108 @@
+"""The simulator's command line; `make sim` calls it.
+
+A failing seed is shrunk, its plan saved beside the others, and the command that repeats it printed.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tests.sim.oracles import Violation
+from tests.sim.plan import Plan, draw_plan
+from tests.sim.report import Summary
+from tests.sim.runner import Result, run_plan
+from tests.sim.shrink import shrink
+
+PLANS = Path(__file__).parent / "plans"
+
+
+def load(path: Path) -> Plan:
+    return Plan.from_json(json.loads(path.read_text()))
+
+
+def save(plan: Plan, violation: Violation) -> Path:
+    """Keep a shrunk plan: `make test` replays it from now on."""
+    PLANS.mkdir(exist_ok=True)
+    name = f"{violation.rule.replace(' ', '-')}-{plan.seed}.json"
+    path = PLANS / name
+    head = json.dumps({"rule": violation.rule})[1:-1]
+    lines = [f"  {json.dumps(each)}" for each in plan.to_json()["faults"]]
+    body = f'{{{head}, "seed": {plan.seed}, "knobs": {json.dumps(plan.to_json()["knobs"])}'
+    path.write_text(f'{body}, "faults": [\n' + ",\n".join(lines) + "\n]}\n")
+    return path
+
+
+def _explain(result: Result, console: Console, *, shrinks: bool) -> None:
+    violation = result.violation
+    assert violation is not None
+    seed = result.plan.seed
+    console.print(f"[red]seed {seed}: {violation.rule}[/red]: {violation.text}", highlight=False)
+    console.print(f"  make sim SEED={seed}", highlight=False)
+    if shrinks:
+        small = shrink(result.plan, lambda plan: run_plan(plan).violation)
+        path = save(small, violation)
+        console.print(
+            f"  with {len(small.faults)} of {len(result.plan.faults)} faults: "
+            f"make sim PLAN={path.relative_to(Path.cwd())}",
+            highlight=False,
+        )
+
+
+def _runs(seeds: range, seconds: int | None, console: Console) -> Iterator[Result]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    hidden = not console.is_terminal
+    with Progress(*columns, TimeElapsedColumn(), console=console, disable=hidden) as progress:
+        task = progress.add_task("simulating", total=len(seeds))
+        for seed in seeds:
+            yield run_plan(draw_plan(seed, seconds))
+            progress.advance(task)
+
+
+@click.command()
+@click.option("--seed", type=int, help="Run one seed.")
+@click.option("--seeds", type=int, default=20, show_default=True, help="Run so many seeds.")
+@click.option("--first", type=int, default=0, show_default=True, help="Begin with this seed.")
+@click.option("--seconds", type=int, help="Let faults strike for so long, in simulated time.")
+@click.option("--plan", "plan_path", type=click.Path(path_type=Path, exists=True), help="A file.")
+@click.option("--trace", is_flag=True, help="Tell what happens.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--no-shrink", is_flag=True, help="Leave failing plans as they are.")
+def main(
+    seed: int | None,
+    seeds: int,
+    first: int,
+    seconds: int | None,
+    plan_path: Path | None,
+    trace: bool,
+    as_json: bool,
+    no_shrink: bool,
+) -> None:
+    """Simulate the quorum under faults and check that it keeps its promises."""
+    console = Console(stderr=as_json)
+    if plan_path is not None or trace or (seed is not None and not as_json):
+        plan = load(plan_path) if plan_path is not None else draw_plan(seed or first, seconds)
+        result = run_plan(plan, click.echo if trace else None)
+        console.print(f"seed {plan.seed}, trace {result.digest}", highlight=False)
+        results: Iterator[Result] = iter([result])
+    else:
+        wanted = range(first, first + seeds) if seed is None else range(seed, seed + 1)
+        results = _runs(wanted, seconds, console)
+    summary = Summary()
+    for result in results:
+        summary.add(result)
+        if result.violation is not None:
+            _explain(result, console, shrinks=not no_shrink and plan_path is None)
+    if as_json:
+        click.echo(json.dumps(summary.to_json()))
+    else:
+        console.print(summary.table())
+    sys.exit(1 if summary.failed else 0)
+
+
+if __name__ == "__main__":
+    main()

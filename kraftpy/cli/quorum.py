@@ -4,17 +4,14 @@ SIGTERM and SIGINT hand leadership over and end the node with exit code 0. A log
 or a disk that fails, ends it with one line and exit code 1.
 """
 
-import asyncio
 import random
-from collections.abc import Coroutine
-from typing import Any
 
 import click
 
 from kraftpy import __version__
 from kraftpy.cli.quorum_status import status
 from kraftpy.cli.settings import settings_options_and
-from kraftpy.cli.signals import watch_stop_signals
+from kraftpy.cli.signals import first, watch_stop_signals
 from kraftpy.clock import SystemClock
 from kraftpy.config import Settings
 from kraftpy.logs import get_logger
@@ -57,15 +54,6 @@ async def serve(config: NodeConfig) -> None:
         log.info("quorum_started", node=config.node_id, **place)
         received = await first(stopped.get(), node.failed())
     log.info("quorum_stopped", node=config.node_id, signal=getattr(received, "name", None))
-
-
-async def first(*awaited: Coroutine[Any, Any, Any]) -> Any:
-    """The result of whichever ends first; the others are given up."""
-    tasks = [asyncio.ensure_future(each) for each in awaited]
-    done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in rest:
-        task.cancel()
-    return done.pop().result()
 
 
 def describe(node: QuorumNode) -> str:

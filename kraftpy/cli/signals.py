@@ -1,7 +1,9 @@
-"""The signals that ask a node to stop."""
+"""How a node is told to stop, and how it waits for that."""
 
 import asyncio
 import signal
+from collections.abc import Coroutine
+from typing import Any
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
@@ -19,3 +21,12 @@ def watch_stop_signals() -> "asyncio.Queue[signal.Signals]":
     for number in stop_signals():
         loop.add_signal_handler(number, received.put_nowait, number)
     return received
+
+
+async def first(*awaited: Coroutine[Any, Any, Any]) -> Any:
+    """The result of whichever ends first; the others are given up."""
+    tasks = [asyncio.ensure_future(each) for each in awaited]
+    done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in rest:
+        task.cancel()
+    return done.pop().result()

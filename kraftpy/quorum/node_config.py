@@ -3,10 +3,10 @@
 import ipaddress
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kraftpy.config import METADATA_PARTITION, Settings
+from kraftpy.config import Settings, metadata_directory
 from kraftpy.errors import ConfigError
 from kraftpy.metadata_log.metadata_log import MetadataLogConfig
 from kraftpy.metadata_log.snapshotter import SnapshotPolicy
@@ -61,7 +61,6 @@ class NodeConfig:
                 "quorum.auth.secret-file"
             )
         data_dir = _absolute(settings.data_dir or f"kraftpy-data/node-{settings.node_id}")
-        metadata_parent = _absolute(settings.metadata_log_dir or data_dir)
         timeout_ms = settings.controller_quorum_election_timeout_ms
         return NodeConfig(
             node_id=settings.node_id,
@@ -69,7 +68,7 @@ class NodeConfig:
             host=host,
             port=port,
             data_dir=data_dir,
-            metadata_dir=os.path.join(metadata_parent, METADATA_PARTITION),
+            metadata_dir=_absolute(metadata_directory(replace(settings, data_dir=data_dir))),
             cluster_id=_cluster_id(settings.cluster_id),
             secret=secret,
             tls=_tls(settings),

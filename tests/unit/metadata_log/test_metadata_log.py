@@ -1,6 +1,5 @@
 """The metadata log on a simulated disk: snapshots, retention, and what a crash leaves of them."""
 
-import random
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +9,6 @@ from structlog.testing import capture_logs
 
 from kraftpy.clock import ManualClock
 from kraftpy.errors import CorruptRecord, DiskFault, ReplayError, StorageError
-from kraftpy.metadata_log.bootstrap import METADATA_VERSION_LEVEL, open_alone
 from kraftpy.metadata_log.control_records import leader_change
 from kraftpy.metadata_log.image import EMPTY, ClusterImage
 from kraftpy.metadata_log.metadata_log import MetadataLog, MetadataLogConfig
@@ -367,23 +365,6 @@ def test_a_snapshot_that_fails_is_a_warning() -> None:
     assert snapshotter.offer(log.load_image())
     snapshotter.close()
     assert log.snapshots == [SnapshotId(4, 1)]
-
-
-# -- a new cluster ----------------------------------------------------------------------------
-
-
-def test_a_new_log_is_bootstrapped_once_whatever_happens_on_the_way() -> None:
-    counted = SimulatedFiles()
-    image = open_alone(open_log(counted), 1)
-    assert dict(image.features) == {"metadata.version": METADATA_VERSION_LEVEL}
-    for point in range(1, len(counted.boundaries) + 1):
-        files = SimulatedFiles(random.Random(point), crash_at=point)
-        with pytest.raises(PowerLoss):
-            open_alone(open_log(files), 1)
-        for disk in (files.process_crash(), *files.outcomes(16)):
-            again = open_alone(open_log(disk), 1)
-            assert again.diff(image) == ()
-            assert open_alone(open_log(disk.process_crash()), 1) == again
 
 
 def test_records_that_are_too_many_for_one_batch_are_refused_whole() -> None:

@@ -7,16 +7,31 @@ where it must hold, and once more with the check it is about taken out, where it
 import hmac
 import os
 import pickle
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kraftpy.errors import WireError
 from kraftpy.quorum.raft import handshake, messages, peer_connection, peers
-from kraftpy.quorum.raft.handshake import NONCE_BYTES, PEER_MAGIC, Connector, FrameMac, is_peer
+from kraftpy.quorum.raft.handshake import (
+    NONCE_BYTES,
+    PEER_MAGIC,
+    Acceptor,
+    Connector,
+    FrameMac,
+    Session,
+    is_peer,
+)
+from kraftpy.quorum.raft.peer_connection import PeerConnection
 from kraftpy.types import Uuid
 from tests.unit.quorum.raw_peer import VOTE, Alone, RawPeer, frame, identity
+from tests.unit.quorum.tcp_cluster import SECRET
 
 FORGED = {**VOTE, "term": 8}
 
@@ -315,3 +330,85 @@ def test_a_secret_is_not_shown() -> None:
     own = replace(identity(3), node_id=4)
     assert "secret" not in repr(own)
     assert "shared" not in repr(Connector(own, b"shared", 1, nonce()))
+
+
+# -- every bit --------------------------------------------------------------------------------
+
+
+class _Owner:
+    """Of a connection that is fed by hand."""
+
+    def __init__(self) -> None:
+        self.joined_ids: list[int] = []
+        self.heard: list[bytes] = []
+
+    def check(self, _session: Session) -> None: ...
+
+    def joined(self, _connection: PeerConnection, session: Session) -> None:
+        self.joined_ids.append(session.peer_id)
+
+    def message(self, _connection: PeerConnection, body: memoryview) -> None:
+        self.heard.append(bytes(body))
+
+
+def fed(stream: bytes, piece: int) -> _Owner:
+    """What an acceptor makes of a stream. Its nonce is always the same, so streams can be kept."""
+    owner = _Owner()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        acceptor = Acceptor(identity(1), SECRET, {2, 3}, b"a" * NONCE_BYTES)
+        connection = PeerConnection(ours, acceptor, owner, peer_id=None, tunnel=None, now_ms=0)
+        with suppress(WireError):
+            for position in range(0, len(stream), piece):
+                connection.feed(stream[position : position + piece])
+    return owner
+
+
+def honest_stream() -> bytes:
+    connector = Connector(identity(3), SECRET, 1, b"c" * NONCE_BYTES)
+    acceptor = Acceptor(identity(1), SECRET, {2, 3}, b"a" * NONCE_BYTES)
+    hello = connector.begin()
+    proof = connector.receive(acceptor.receive(hello))
+    connector.receive(acceptor.receive(proof))
+    assert connector.session is not None
+    sealing = connector.session.sending
+    frames = [frame(sealing.next(body) + body) for body in BODIES]
+    return b"".join([PEER_MAGIC, frame(hello), frame(proof), *frames])
+
+
+BODIES = [b"first", b"the second", b"and the third one"]
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+def test_an_honest_stream_is_heard_however_it_is_cut(piece: int) -> None:
+    owner = fed(honest_stream(), piece)
+    assert owner.joined_ids == [3]
+    assert owner.heard == BODIES
+
+
+def test_no_bit_can_be_changed_and_no_byte_left_out_or_put_in() -> None:
+    stream = honest_stream()
+    changed = [
+        *(
+            stream[:i] + bytes([stream[i] ^ 1 << bit]) + stream[i + 1 :]
+            for i, bit in every_bit(stream)
+        ),
+        *(stream[:i] + stream[i + 1 :] for i in range(len(stream))),
+        *(stream[:i] + b"\0" + stream[i:] for i in range(len(stream))),
+    ]
+    for each in changed:
+        owner = fed(each, 1 << 20)
+        assert owner.joined_ids in ([], [3])
+        assert len(owner.heard) < len(BODIES)
+        assert owner.heard == BODIES[: len(owner.heard)]
+
+
+def every_bit(stream: bytes) -> Iterator[tuple[int, int]]:
+    return ((i, bit) for i in range(len(stream)) for bit in range(8))
+
+
+@given(st.binary(max_size=700), st.booleans())
+def test_arbitrary_bytes_are_nobody(data: bytes, with_magic: bool) -> None:
+    owner = fed(PEER_MAGIC * with_magic + data, 64)
+    assert owner.joined_ids == []
+    assert owner.heard == []

@@ -194,9 +194,9 @@ class GuardTransport(Transport):  # type: ignore[misc]
         wrong = journal.term_at(index)
         while wrong is not None and index > floor and journal.term_at(index - 1) == wrong:
             index -= 1
-        index = max(index, floor)
         if self._step_back is not None and self._step_back[0] == term:
             index = min(index, self._step_back[1])
+        index = max(index, floor)  # Last: a snapshot may have moved it past the step back.
         self._step_back = term, index
         return index
 
@@ -205,7 +205,8 @@ class GuardTransport(Transport):  # type: ignore[misc]
         if self._journal.fault is not None:
             self._out.clear()
             return
-        out, self._out = self._out, []
+        out = [each for each in self._out if not self._is_over(each[1])]
+        self._out = []
         self.round += 1
         if not self._journal.vote_is_stored:
             # (a): an append_entries already shows the epoch.
@@ -219,6 +220,11 @@ class GuardTransport(Transport):  # type: ignore[misc]
             if message["type"] not in _LEAVE_BEFORE_SYNC:
                 self._wire.put(node_id, message)
         self._wire.push()
+
+    def _is_over(self, message: Message) -> bool:
+        """Whether a message of replication belongs to an epoch that ended before it could leave:
+        the entries that it names or acknowledges may be cut already."""
+        return message["type"] in _OF_AN_EPOCH and message["term"] != self.core.raftCurrentTerm
 
     # -- from the wire to the core ------------------------------------------------------------
 
@@ -441,6 +447,7 @@ class GuardTransport(Transport):  # type: ignore[misc]
 
 
 _LEAVE_BEFORE_SYNC = frozenset(("append_entries", "snapshot_chunk"))
+_OF_AN_EPOCH = _LEAVE_BEFORE_SYNC | {"next_node_idx", "snapshot_response"}
 _COUNTED = (
     "known_entry",
     "conflict",

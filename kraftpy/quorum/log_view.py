@@ -10,6 +10,7 @@ watermark is ever given out.
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -17,6 +18,7 @@ from kraftpy.errors import FatalFault
 from kraftpy.metadata_log.snapshot_file import SnapshotId
 from kraftpy.quorum.consensus import CommittedBatch, QuorumState
 from kraftpy.quorum.raft.engine import RaftEngine
+from kraftpy.quorum.recent_batches import RecentBatches
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.types import NO_EPOCH
 
@@ -45,8 +47,8 @@ class SnapshotChunk(NamedTuple):
 
 
 class MetadataView(Protocol):
-    """What the listener's handlers read. All but `progress` and `changed` may block for a moment:
-    they are called in a thread."""
+    """What the listener's handlers read. What takes the journal's lock or reads files may block
+    for a moment, and is called in a thread: `read` and all that follows it."""
 
     node_id: int
 
@@ -62,8 +64,15 @@ class MetadataView(Protocol):
 
     def state(self) -> QuorumState: ...
 
-    def read(self, offset: int, bytes_max: int) -> bytes:
-        """Committed batches from the one that holds `offset` on; OffsetOutOfRange."""
+    def read_recent(self, offset: int, upto: int, last_epoch: int, bytes_max: int) -> bytes | None:
+        """As `read`, from memory, for a log whose last record is of `last_epoch` (-1: not said);
+        None if memory cannot tell. Does not block."""
+        ...
+
+    def read(self, offset: int, upto: int, bytes_max: int) -> bytes:
+        """Committed batches from the one that holds `offset` on, before `upto`; OffsetOutOfRange.
+
+        The first one is given whole, however small `bytes_max` is."""
         ...
 
     def epoch_end(self, epoch: int) -> EpochEnd:
@@ -94,6 +103,7 @@ class LogView:
         self._files = files
         self._journal = engine.journal
         self._metadata_log = engine.journal.metadata_log
+        self._recent = RecentBatches()
         self._progress = Progress(engine.leader_id, engine.epoch, engine.high_watermark)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Future[None]] = set()
@@ -105,9 +115,11 @@ class LogView:
 
     def committed(self, batches: list[CommittedBatch]) -> None:
         end_offset = batches[-1].header.end_offset
+        self._recent.add(batches)  # First: whoever sees the high watermark finds the batches.
         self._advance(replace(self._progress, high_watermark=end_offset))
 
     def snapshot_installed(self, snapshot_id: SnapshotId) -> None:
+        self._recent.clear()
         end_offset = max(snapshot_id.end_offset, self._progress.high_watermark)
         self._advance(replace(self._progress, high_watermark=end_offset))
 
@@ -119,8 +131,9 @@ class LogView:
         # 1. A waiter enters the set, 2. and compares: whoever changes the value after that finds
         # the waiter here, and whoever changed it before is seen by the comparison.
         loop = self._loop
-        if loop is not None and self._waiting and not loop.is_closed():
-            loop.call_soon_threadsafe(self._wake)
+        if loop is not None and self._waiting:
+            with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+                loop.call_soon_threadsafe(self._wake)
 
     # -- MetadataView: in the event loop ------------------------------------------------------
 
@@ -158,10 +171,16 @@ class LogView:
             high_watermark=progress.high_watermark,
         )
 
-    def read(self, offset: int, bytes_max: int) -> bytes:
+    def read_recent(self, offset: int, upto: int, last_epoch: int, bytes_max: int) -> bytes | None:
+        if offset < self.log_start_offset:
+            return None  # Still in memory, but not in the log any more.
+        return self._recent.read(offset, upto, last_epoch, bytes_max)
+
+    def read(self, offset: int, upto: int, bytes_max: int) -> bytes:
         log = self._metadata_log.log
         with self._journal.lock:
-            found = log.read(offset, bytes_max, end_offset=self._progress.high_watermark)
+            end_offset = min(upto, self._progress.high_watermark)
+            found = log.read(offset, bytes_max, end_offset=end_offset)
         # Without the lock, so that a slow disk does not hold up Raft: what is committed is never
         # cut, and an open file outlives its removal. Only a snapshot that takes the place of the
         # whole log empties files; then there is nothing to give, and the client asks again.

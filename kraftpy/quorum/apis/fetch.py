@@ -148,6 +148,11 @@ async def _look(context: Context, progress: Progress, wanted: _Wanted) -> _Found
             high_watermark=progress.high_watermark,
             now_ms=context.clock.now_ms(),
         )
+    recent = context.view.read_recent(
+        wanted.offset, progress.high_watermark, wanted.last_epoch, wanted.bytes_max
+    )
+    if recent is not None:
+        return _found(context.view, progress, wanted, recent)
     try:
         return await context.in_thread(_read, context.view, progress, wanted)
     except OSError as error:
@@ -157,11 +162,7 @@ async def _look(context: Context, progress: Progress, wanted: _Wanted) -> _Found
 
 def _read(view: MetadataView, progress: Progress, wanted: _Wanted) -> _Found:
     """Check the asker's log against ours, and read on from where it ends. In a thread."""
-    offsets = {
-        "high_watermark": progress.high_watermark,
-        "last_stable_offset": progress.high_watermark,
-        "log_start_offset": view.log_start_offset,
-    }
+    offsets = _offsets(view, progress)
     if wanted.is_replica:
         other_way = _snapshot_or_divergence(view, wanted)
         if other_way is not None:
@@ -169,11 +170,24 @@ def _read(view: MetadataView, progress: Progress, wanted: _Wanted) -> _Found:
     try:
         if wanted.offset > progress.high_watermark and not wanted.is_replica:
             raise OffsetOutOfRange(wanted.offset, view.log_start_offset, progress.high_watermark)
-        data = view.read(wanted.offset, wanted.bytes_max)
+        data = view.read(wanted.offset, progress.high_watermark, wanted.bytes_max)
     except OffsetOutOfRange:
         return _Found(_partition(ErrorCode.offset_out_of_range, **offsets), True)
+    return _found(view, progress, wanted, data)
+
+
+def _found(view: MetadataView, progress: Progress, wanted: _Wanted, data: bytes) -> _Found:
     news = bool(data) or wanted.known_high_watermark < progress.high_watermark
-    return _Found(_partition(ErrorCode.none, **offsets, records=data), news)
+    values = _partition(ErrorCode.none, **_offsets(view, progress), records=data)
+    return _Found(values, news)
+
+
+def _offsets(view: MetadataView, progress: Progress) -> dict[str, int]:
+    return {
+        "high_watermark": progress.high_watermark,
+        "last_stable_offset": progress.high_watermark,
+        "log_start_offset": view.log_start_offset,
+    }
 
 
 def _snapshot_or_divergence(view: MetadataView, wanted: _Wanted) -> dict[str, Any] | None:

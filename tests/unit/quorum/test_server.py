@@ -343,6 +343,27 @@ def test_commits_from_another_thread_wake_every_poll() -> None:
             assert each.result(30) > 0
 
 
+def test_hundreds_of_polls_end_with_one_commit() -> None:
+    async def poll_all(served: Served, offset: int, count: int) -> list[Any]:
+        port = served.ports[1]
+        clients = [await WireClient.connect("127.0.0.1", port, timeout_s=30) for _ in range(count)]
+        values = fetch_request(offset, max_wait_ms=25_000)
+        try:
+            asked = (client.ask(apis.FETCH, values, version_max=12) for client in clients)
+            return await asyncio.gather(*asked)
+        finally:
+            for client in clients:
+                await client.close()
+
+    with Served(1) as served:
+        end = served.cluster.commit(1)[-1]
+        polls = served.begin(poll_all(served, end, 300))
+        wait_until(lambda: len(served.views[1]._waiting) == 300)
+        served.cluster.commit(1)
+        for answer in polls.result(30):
+            assert base_offsets(partition_of(answer).records) == [end]
+
+
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, new_event_loop])
 def test_both_event_loops_serve_and_hand_peers_over(factory: Any) -> None:
     with Served(1, loop_factory=factory) as served:

@@ -1,7 +1,7 @@
 """The metadata log of one node: a log of metadata records, its snapshots, and images from both.
 
 What always holds:
-- every append is durable when it returns.
+- every append is durable when it returns, unless the owner has chosen to flush by itself.
 - for each snapshot that is kept, the log from its end on is kept too; log that no snapshot covers
   is never removed.
 - `load_image` gives what replaying the whole history would give, whichever snapshots there are.
@@ -52,6 +52,8 @@ class MetadataLogConfig:
     segment_ms: int = 7 * 24 * 3_600_000
     retention_bytes: int | None = 100 * 1024**2
     retention_ms: int | None = 7 * 24 * 3_600_000
+    # Off for Raft, which syncs once for all that a tick has appended, before it promises anything.
+    flush_every_append: bool = True
 
     @staticmethod
     def of(settings: Settings) -> "MetadataLogConfig":
@@ -71,7 +73,7 @@ class MetadataLogConfig:
         return LogConfig(
             segment=SegmentConfig(segment_bytes=self.segment_bytes, segment_ms=self.segment_ms),
             batch_bytes_max=METADATA_BATCH_BYTES_MAX,
-            flush_interval_messages=1,
+            flush_interval_messages=1 if self.flush_every_append else None,
             retention_bytes=None,  # Snapshots decide, see `delete_old`.
             retention_ms=None,
             verify_all=True,

@@ -10,7 +10,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kraftpy.clock import Clock
 from kraftpy.errors import FatalFault
@@ -138,7 +138,8 @@ def make_driver(
     config: NodeConfig, identity: Identity, files: FileLayer, clock: Clock, rng: random.Random
 ) -> tuple[RaftDriver, TcpWorld]:
     """The engine of a node, not started yet."""
-    metadata_log = MetadataLog(files, config.metadata_dir, config.log, clock)
+    log_config = replace(config.log, flush_every_append=False)
+    metadata_log = MetadataLog(files, config.metadata_dir, log_config, clock)
     known = KnownVoters(files, config.data_dir)
     world = TcpWorld(
         identity=identity,

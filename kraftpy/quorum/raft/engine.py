@@ -236,11 +236,13 @@ class RaftEngine:
         self._metadata_log.close()
 
     def _fail(self, error: KraftError) -> None:
-        fault = error if isinstance(error, FatalFault) else FatalFault(str(error))
-        self.journal.fail(fault)
+        fault = self.journal.fail(
+            error if isinstance(error, FatalFault) else FatalFault(str(error))
+        )
         self._settle_all(fault)
-        if self._listener is not None:
-            self._listener.failed(fault)
+        listener, self._listener = self._listener, None  # It hears of it once, and then no more.
+        if listener is not None:
+            listener.failed(fault)
 
     def _settle_all(self, reason: KraftError) -> None:
         with self._inbox_lock:
@@ -258,13 +260,21 @@ class RaftEngine:
     def _take_inbox(self) -> None:
         with self._inbox_lock:
             inbox, self._inbox = self._inbox, deque()
-        for item in inbox:
-            if isinstance(item, _Proposal):
-                self._append(item)
-            elif isinstance(item, _Barrier):
-                self._take_barrier(item)
-            else:
-                self._resigning.append(item)
+        try:
+            while inbox:
+                self._take(inbox.popleft())
+        finally:
+            if inbox:  # A fault: the rest is settled with everything else.
+                with self._inbox_lock:
+                    self._inbox.extendleft(reversed(inbox))
+
+    def _take(self, item: "_Proposal | _Barrier | Future[None]") -> None:
+        if isinstance(item, _Proposal):
+            self._append(item)
+        elif isinstance(item, _Barrier):
+            self._take_barrier(item)
+        else:
+            self._resigning.append(item)
 
     def _leads(self, epoch: int) -> bool:
         """Whether this node is the active leader of exactly that epoch, and means to stay it."""
@@ -292,8 +302,9 @@ class RaftEngine:
             _settle(proposal.future, error=error)
             return
         index = self.journal.last()[0] + 1
-        self.journal.add(command, index, proposal.epoch)
+        # Pending first: should the disk fail now, its outcome is as unknown as that of the others.
         self._pending.append((index, proposal.epoch, proposal.future))
+        self.journal.add(command, index, proposal.epoch)
         self._send_soon()
 
     def _command(self, proposal: _Proposal) -> Command:

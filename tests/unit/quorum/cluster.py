@@ -109,7 +109,10 @@ class Cluster:
         self.engines: dict[int, RaftEngine] = {}
         self.followers: dict[int, Follower] = {}
         self._config = MetadataLogConfig(
-            segment_bytes=4096, retention_bytes=retention_bytes, retention_ms=None
+            segment_bytes=4096,
+            retention_bytes=retention_bytes,
+            retention_ms=None,
+            flush_every_append=False,
         )
         self._policy = SnapshotPolicy(bytes_between=snapshot_bytes, interval_ms=None)
         self._starts = 0

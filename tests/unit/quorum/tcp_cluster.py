@@ -91,7 +91,7 @@ class Node:
         directory = f"{cluster.path}/node-{node_id}/__cluster_metadata-0"
         files = OsFiles()
         clock = SystemClock()
-        log = MetadataLog(files, directory, MetadataLogConfig(), clock)
+        log = MetadataLog(files, directory, MetadataLogConfig(flush_every_append=False), clock)
         self.heard = Heard()
         options = {
             "identity": Identity(

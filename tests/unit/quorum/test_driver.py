@@ -107,7 +107,6 @@ def test_a_failed_fsync_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert "fsync failed" in str(node.heard.faults[0])
 
 
-@pytest.mark.xfail(strict=True, reason="the engine forgets the proposal whose append fails")
 def test_a_batch_whose_fsync_fails_gets_its_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,8 @@ import random
 import signal
 from pathlib import Path
 
-from tests.e2e.quorum_processes import Processes, Writer, check_logs
+from bench.quorum_processes import Processes
+from tests.e2e.quorum_processes import Writer, check_logs
 
 ROUNDS = int(os.environ.get("STORM_ROUNDS", "4"))
 FAULTS = ("kill leader", "kill follower", "kill all", "stop leader")

@@ -76,6 +76,15 @@ def test_fetch_gives_the_log_up_to_the_high_watermark(one: Served, version: int)
     assert base_offsets(middle.records) == [3, 4, 5]
 
 
+def test_what_memory_has_forgotten_is_read_from_the_log(one: Served) -> None:
+    view = one.views[1]
+    view._recent.clear()
+    found = partition_of(one.ask(apis.FETCH, fetch_request(2), 12))
+    assert base_offsets(found.records) == [2, 3, 4, 5]
+    values = fetch_request(3, last_epoch=one.cluster.engines[1].epoch, replica_id=9)
+    assert base_offsets(partition_of(one.ask(apis.FETCH, values, 12)).records) == [3, 4, 5]
+
+
 def test_a_small_fetch_gets_at_least_one_batch(one: Served) -> None:
     values = fetch_request(1, partition_max_bytes=1)
     found = partition_of(one.ask(apis.FETCH, values, NEWEST_FETCH))
@@ -185,6 +194,8 @@ def test_what_is_not_committed_is_not_given_out() -> None:
         assert leader.journal.metadata_log.log.end_offset == end + 1
         found = partition_of(served.ask(apis.FETCH, fetch_request(), 12))
         assert base_offsets(found.records) == list(range(end))
+        from_disk = served.views[leader.node_id].read(0, 1 << 40, 1 << 20)
+        assert from_disk == found.records
         latest = served.ask(apis.LIST_OFFSETS, list_request(-1), 7)
         assert latest.topics[0].partitions[0].offset == end
         assert not future.done()
@@ -341,6 +352,15 @@ def test_commits_from_another_thread_wake_every_poll() -> None:
         served.cluster.commit(200)
         for each in follows:
             assert each.result(30) > 0
+
+
+def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
+    with Served(1) as served:
+        view = served.views[1]
+        seen = view.progress
+        end = served.cluster.commit(1)[-1]
+        served.run(view.changed(seen))
+        assert view.read_recent(end - 1, end, -1, 0)  # And it is in memory by then.
 
 
 def test_hundreds_of_polls_end_with_one_commit() -> None:

@@ -77,6 +77,17 @@ bench-log: $(EVERYTHING) ## Measure the log against plain reads and writes
 bench-image: $(EVERYTHING) ## Measure replay and loading of metadata images
 	@$(BIN)/python -m bench.image $(ARGS)
 
+.PHONY: bench-quorum
+bench-quorum: $(EVERYTHING) ## Measure the quorum against etcd, ZooKeeper and the bare disk
+	@$(BIN)/python -m bench.quorum $(ARGS)
+
+# Nothing else here touches the system. What they would start on their own is left switched off:
+# bench-quorum runs its own servers, in a directory that it removes.
+.PHONY: bench-peers
+bench-peers: ## Install etcd, ZooKeeper and Java for bench-quorum (Debian; as root)
+	@[ "$$(id -u)" = 0 ] || { echo "make bench-peers installs Debian packages: run it as root" >&2; exit 1; }
+	apt-get install --yes --no-install-recommends etcd-server zookeeper default-jre-headless
+
 # Everything is resolved once; the runtime lock is then held to the same versions.
 LOCK = CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --generate-hashes \
 	--allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links \

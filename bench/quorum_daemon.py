@@ -6,8 +6,11 @@ leader's log, and answered when it is committed: one request, one batch, one Raf
 """
 
 import asyncio
+import cProfile
+import os
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import click
@@ -81,21 +84,59 @@ def produce_api(consensus: Consensus) -> Mapping[int, Api]:
     ("--node-id", "node.id", "The number of this controller."),
     ("--voters", "controller.quorum.voters", "All controllers."),
 )
-def main(settings: Settings) -> None:
+@click.option("--profile", default=None, help="Write cProfile files of both threads here.")
+def main(settings: Settings, profile: str | None) -> None:
     """Run the controller until a signal."""
-    run(serve(NodeConfig.of(settings)))
+    config = NodeConfig.of(settings)
+    if profile is None:
+        run(serve(config))
+        return
+    with cProfile.Profile() as found:
+        run(serve(config, profile))
+    found.dump_stats(os.path.join(profile, f"{config.node_id}-loop.prof"))
 
 
-async def serve(config: NodeConfig) -> None:
+@contextmanager
+def profiled_raft(driver: RaftDriver, path: str) -> Iterator[None]:
+    """Profile the thread that ticks the engine, from its first tick on."""
+    found = cProfile.Profile()
+    tick = driver.engine.tick
+
+    def first_tick(wait_s: float) -> None:
+        driver.engine.tick = tick  # type: ignore[method-assign]
+        found.enable()
+        tick(wait_s)
+
+    driver.engine.tick = first_tick  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        found.dump_stats(path)  # The thread has ended.
+
+
+async def serve(config: NodeConfig, profile: str | None = None) -> None:
     stopped = watch_stop_signals()
     node: Any
-    async with running(config, OsFiles(), SystemClock(), random.Random(), produce_api) as node:
-        click.echo(f"ready {node.server.port}")
-        fault = asyncio.ensure_future(node.failed())
-        stop = asyncio.ensure_future(stopped.get())
-        await asyncio.wait([fault, stop], return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        fault.cancel()
+    with ExitStack() as profiles:
+
+        def more_apis(consensus: Consensus) -> Mapping[int, Api]:
+            if profile is not None:
+                assert isinstance(consensus, RaftDriver)
+                path = os.path.join(profile, f"{config.node_id}-raft.prof")
+                profiles.enter_context(profiled_raft(consensus, path))
+            return produce_api(consensus)
+
+        async with running(config, OsFiles(), SystemClock(), random.Random(), more_apis) as node:
+            await _until_stopped(node, stopped)
+
+
+async def _until_stopped(node: Any, stopped: Any) -> None:
+    click.echo(f"ready {node.server.port}")
+    fault = asyncio.ensure_future(node.failed())
+    stop = asyncio.ensure_future(stopped.get())
+    await asyncio.wait([fault, stop], return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    fault.cancel()
 
 
 if __name__ == "__main__":

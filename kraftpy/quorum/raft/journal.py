@@ -99,7 +99,15 @@ class RaftJournal(Journal):  # type: ignore[misc]
             self._note(header.base_offset, header.leader_epoch, header.size)
         self._finish_interrupted()
         self._first = self._find_first()
+        self._catch_up_epoch()
         self.commit_index = self._known_committed()
+
+    def _catch_up_epoch(self) -> None:
+        """A power loss may leave a batch of an epoch that was not stored yet. The core goes on in
+        that epoch by itself; so it must be stored, with no vote in it, before anyone sees it."""
+        epoch = self.last()[1]
+        if epoch > self._vote.epoch:
+            self.setCurrentTerm(epoch, None)
 
     def _finish_interrupted(self) -> None:
         """Do the rest of what a crash stopped: the log begins at a snapshot and agrees with all."""

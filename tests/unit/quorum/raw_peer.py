@@ -6,6 +6,7 @@ is a socket that a test writes to as it likes, with the product's own handshake 
 
 import os
 import random
+import select
 import socket
 import struct
 from collections.abc import Callable
@@ -99,6 +100,10 @@ class Alone:
 
     def poll_until_counted(self, reason: str, times: int = 1) -> None:
         self.poll_until(lambda: self.world.counts[reason] >= times)
+
+
+def is_readable(sock: socket.socket) -> bool:
+    return bool(select.select([sock], [], [], 0)[0])
 
 
 def frame(body: bytes) -> bytes:

@@ -29,9 +29,10 @@ from kraftpy.quorum.raft.handshake import (
     is_peer,
 )
 from kraftpy.quorum.raft.peer_connection import PeerConnection
+from kraftpy.quorum.voters import Voter
 from kraftpy.types import Uuid
-from tests.unit.quorum.raw_peer import VOTE, Alone, RawPeer, frame, identity
-from tests.unit.quorum.tcp_cluster import SECRET
+from tests.unit.quorum.raw_peer import VOTE, Alone, RawPeer, frame, identity, is_readable
+from tests.unit.quorum.tcp_cluster import SECRET, listening
 
 FORGED = {**VOTE, "term": 8}
 
@@ -125,6 +126,33 @@ def voter_with_another_directory() -> None:
         refused(alone, peer, "other_directory")
 
 
+def _impostor(answer: Callable[[bytes], bytes]) -> None:
+    """Someone at a voter's address who does not know the secret, and answers a proof so."""
+    with listening() as impostor:
+        voters = [Voter(1, *impostor.getsockname()), Voter(2, "127.0.0.1", 1)]
+        with Alone(2, voters) as alone:
+            alone.poll_until(lambda: is_readable(impostor))
+            sock, _ = impostor.accept()
+            with sock:
+                alone.poll_until(lambda: is_readable(sock))
+                sock.recv(1000)
+                sock.sendall(frame(identity(1).directory_id + b"n" * NONCE_BYTES))
+                alone.poll_until(lambda: is_readable(sock))
+                proof = sock.recv(1000)
+                assert len(proof) == 4 + 32
+                sock.sendall(frame(answer(proof[4:])))
+                alone.poll_until_counted("wrong_secret")
+                assert alone.told == []
+
+
+def impostor_that_makes_up_a_proof() -> None:
+    _impostor(lambda _proof: b"x" * 32)
+
+
+def impostor_that_sends_our_proof_back() -> None:
+    _impostor(lambda proof: proof)
+
+
 def flipped_bit() -> None:
     with Alone() as alone, RawPeer(alone.address, alone.poll) as peer:
         peer.join(identity(3), 1)
@@ -186,6 +214,8 @@ CHECKS: list[Callable[[], None]] = [
     no_secret_at_all,
     proof_of_another_connection,
     nothing_to_guess_on,
+    impostor_that_makes_up_a_proof,
+    impostor_that_sends_our_proof_back,
     wrong_cluster,
     meant_for_another_node,
     stranger_with_the_secret,
@@ -242,14 +272,15 @@ class _Gullible(handshake.Acceptor):
 def _no_check(_self: object, _session: object) -> None: ...
 
 
+ROLES = [frame_sent_back, impostor_that_sends_our_proof_back]
 PLANTED: list[tuple[str, object, str, Any, list[Callable[[], None]]]] = [
-    ("proofs are not looked at", handshake, "hmac", _Trusting, CHECKS[:4]),
-    ("frames are not looked at", peer_connection, "hmac", _Trusting, CHECKS[8:]),
+    ("proofs are not looked at", handshake, "hmac", _Trusting, CHECKS[:6]),
+    ("frames are not looked at", peer_connection, "hmac", _Trusting, CHECKS[10:]),
     ("frames have no place", handshake, "FrameMac", _PlacelessMac, [replayed_frame]),
     ("nonces are left out", handshake, "_keyed", _without_nonces, [frame_of_another_connection]),
-    ("roles are left out", handshake, "_keyed", _without_roles, [frame_sent_back]),
-    ("hellos are believed", peers, "Acceptor", _Gullible, CHECKS[4:7]),
-    ("directories are not asked", peers.TcpWorld, "check", _no_check, [CHECKS[7]]),
+    ("roles are left out", handshake, "_keyed", _without_roles, ROLES),
+    ("hellos are believed", peers, "Acceptor", _Gullible, CHECKS[6:9]),
+    ("directories are not asked", peers.TcpWorld, "check", _no_check, [CHECKS[9]]),
 ]
 
 

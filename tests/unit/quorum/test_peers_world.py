@@ -172,8 +172,10 @@ def test_a_proven_peer_that_is_heard_of_no_more_is_gone() -> None:
         alone.clock.added_ms += PeerTiming().silence_ms - 500
         alone.poll(5)
         assert alone.told == [("connected", 3)]
+        (connection,) = alone.world._live.values()
+        before_ms = connection.heard_ms
         peer.send(peer.sealed(b""))  # A ping: it says nothing, and that it lives.
-        alone.poll(5)
+        alone.poll_until(lambda: connection.heard_ms > before_ms)
         alone.clock.added_ms += PeerTiming().silence_ms - 500
         alone.poll(5)
         assert alone.told == [("connected", 3)]

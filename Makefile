@@ -69,6 +69,17 @@ ROUNDS ?= 50
 quorum-storm: $(EVERYTHING) ## Kill and stop three controllers under a writer (ROUNDS=50)
 	@STORM_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q tests/e2e/test_quorum_storm.py
 
+# One seed, one saved plan, or many seeds: SEED=7, PLAN=tests/sim/plans/x.json, SEEDS=200.
+SEEDS ?= 20
+SIM_WHAT = $(if $(PLAN),--plan $(PLAN),$(if $(SEED),--seed $(SEED),--seeds $(SEEDS)))
+.PHONY: sim
+sim: $(EVERYTHING) ## Simulate the quorum under faults (SEED=7, SEEDS=200, ARGS=--trace)
+	@$(BIN)/python -m tests.sim $(SIM_WHAT) $(ARGS)
+
+.PHONY: sim-mutants
+sim-mutants: $(EVERYTHING) ## Plant bugs in the quorum, see each caught, write tests/sim/MUTANTS.md
+	@$(BIN)/python -m tests.sim.plant $(ARGS)
+
 .PHONY: bench-log
 bench-log: $(EVERYTHING) ## Measure the log against plain reads and writes
 	@$(BIN)/python -m bench.log $(ARGS)

@@ -12,29 +12,11 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.sim.oracles import Violation
-from tests.sim.plan import Plan, draw_plan
+from tests.sim.plan import draw_plan
+from tests.sim.plan_file import load, save
 from tests.sim.report import Summary
 from tests.sim.runner import Result, run_plan
 from tests.sim.shrink import shrink
-
-PLANS = Path(__file__).parent / "plans"
-
-
-def load(path: Path) -> Plan:
-    return Plan.from_json(json.loads(path.read_text()))
-
-
-def save(plan: Plan, violation: Violation) -> Path:
-    """Keep a shrunk plan: `make test` replays it from now on."""
-    PLANS.mkdir(exist_ok=True)
-    name = f"{violation.rule.replace(' ', '-')}-{plan.seed}.json"
-    path = PLANS / name
-    head = json.dumps({"rule": violation.rule})[1:-1]
-    lines = [f"  {json.dumps(each)}" for each in plan.to_json()["faults"]]
-    body = f'{{{head}, "seed": {plan.seed}, "knobs": {json.dumps(plan.to_json()["knobs"])}'
-    path.write_text(f'{body}, "faults": [\n' + ",\n".join(lines) + "\n]}\n")
-    return path
 
 
 def _explain(result: Result, console: Console, *, shrinks: bool) -> None:
@@ -45,7 +27,7 @@ def _explain(result: Result, console: Console, *, shrinks: bool) -> None:
     console.print(f"  make sim SEED={seed}", highlight=False)
     if shrinks:
         small = shrink(result.plan, lambda plan: run_plan(plan).violation)
-        path = save(small, violation)
+        path = save(small, violation.rule)
         console.print(
             f"  with {len(small.faults)} of {len(result.plan.faults)} faults: "
             f"make sim PLAN={path.relative_to(Path.cwd())}",
@@ -85,7 +67,7 @@ def main(
     """Simulate the quorum under faults and check that it keeps its promises."""
     console = Console(stderr=as_json)
     if plan_path is not None or trace or (seed is not None and not as_json):
-        plan = load(plan_path) if plan_path is not None else draw_plan(seed or first, seconds)
+        plan = load(plan_path).plan if plan_path else draw_plan(seed or first, seconds)
         result = run_plan(plan, click.echo if trace else None)
         console.print(f"seed {plan.seed}, trace {result.digest}", highlight=False)
         results: Iterator[Result] = iter([result])

@@ -23,6 +23,7 @@ from tests.sim.plan import draw_plan
 from tests.sim.runner import Result, run_plan
 
 Patch = tuple[Any, str, Any]
+_HERE = "tests/unit/quorum/test_protections.py::"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +43,11 @@ def planted(name: str) -> Iterator[None]:
         yield
 
 
-def find(name: str, seeds: range) -> Result | None:
+def find(name: str, seeds: range, seconds: int | None = None) -> Result | None:
     """The first seed that shows the bug."""
     with planted(name):
         for seed in seeds:
-            result = run_plan(draw_plan(seed))
+            result = run_plan(draw_plan(seed, seconds))
             if result.violation is not None:
                 return result
     return None
@@ -84,6 +85,14 @@ def _vote_not_stored_again() -> list[Patch]:
         self._vote_is_stored = True
 
     return [(RaftJournal, "__init__", init)]
+
+
+def _epoch_of_the_log_not_stored() -> list[Patch]:
+    return [(RaftJournal, "_catch_up_epoch", lambda _self: None)]
+
+
+def _over_and_sent() -> list[Patch]:
+    return [(GuardTransport, "_is_over", lambda _self, _message: False)]
 
 
 def _leader_counts_itself_before_fsync() -> list[Patch]:
@@ -297,9 +306,17 @@ MUTANTS: dict[str, Mutant] = {
     "epoch_shown_before_stored": Mutant(
         missing="append_entries waits for the epoch to be stored",
         patches=_epoch_shown_before_stored,
+        directed=_HERE + "test_an_epoch_is_stored_before_an_append_entries_shows_it",
     ),
     "vote_not_stored_again": Mutant(
         missing="an epoch read at start is stored again", patches=_vote_not_stored_again
+    ),
+    "epoch_of_the_log_not_stored": Mutant(
+        missing="an epoch that only the log knows is stored",
+        patches=_epoch_of_the_log_not_stored,
+    ),
+    "over_and_sent": Mutant(
+        missing="nothing of an epoch that is over leaves", patches=_over_and_sent
     ),
     "truncation_without_conflict": Mutant(
         missing="(c) entries that are here already are taken out",
@@ -317,6 +334,7 @@ MUTANTS: dict[str, Mutant] = {
     "snapshot_drops_log_that_agrees": Mutant(
         missing="what follows a snapshot in the log stays",
         patches=_snapshot_drops_log_that_agrees,
+        directed=_HERE + "test_a_snapshot_leaves_what_follows_it_in_a_log_that_agrees",
     ),
     "snapshot_not_synced": Mutant(
         missing="a received snapshot is durable before the log goes",
@@ -336,9 +354,12 @@ MUTANTS: dict[str, Mutant] = {
     "leader_counts_itself_before_fsync": Mutant(
         missing="a leader's own copy is durable before it counts",
         patches=_leader_counts_itself_before_fsync,
+        directed=_HERE + "test_a_leader_syncs_its_own_copy_before_it_counts_it",
     ),
     "stale_ack_counted": Mutant(
-        missing="(f) an ack counts in its epoch only", patches=_stale_ack_counted
+        missing="(f) an ack counts in its epoch only",
+        patches=_stale_ack_counted,
+        directed=_HERE + "test_an_ack_of_another_epoch_is_not_counted",
     ),
     "repeated_vote_counted": Mutant(
         missing="(p) a voter counts once", patches=_repeated_vote_counted
@@ -349,9 +370,12 @@ MUTANTS: dict[str, Mutant] = {
     "stale_leader_is_not_told": Mutant(
         missing="(e) a later epoch is adopted from any answer",
         patches=_stale_leader_is_not_told,
+        directed=_HERE + "test_a_leader_that_hears_of_a_later_epoch_steps_down",
     ),
     "step_back_is_forgotten": Mutant(
-        missing="(r) a step back is repeated until it worked", patches=_step_back_is_forgotten
+        missing="(r) a step back is repeated until it worked",
+        patches=_step_back_is_forgotten,
+        directed=_HERE + "test_a_step_back_is_repeated_until_it_worked",
     ),
     "older_epoch_accepted": Mutant(
         missing="a batch enters in the epoch it was decided in", patches=_older_epoch_accepted

@@ -275,8 +275,10 @@ class SimNode:
 
     @property
     def log_end(self) -> int:
+        """With what the journal has added and not written yet."""
         assert self.engine is not None
-        return self.engine.journal.metadata_log.log.end_offset
+        journal = self.engine.journal
+        return journal.end_offset_of(journal.last()[0])
 
     def wake(self) -> None:
         self._run_at(self.sim.now_us)
@@ -422,6 +424,7 @@ class SimNode:
         def moves(index: int) -> None:
             if index > journal.commit_index:
                 sim.hook(self, "high_watermark_moves")
+                self._check_counted(journal, index)
             move(index)
 
         def cuts(position: int) -> None:
@@ -442,6 +445,17 @@ class SimNode:
         journal.setRaftCommitIndex = moves
         journal.deleteEntriesFrom = cuts
         journal.install = installs
+
+    def _check_counted(self, journal: Any, index: int) -> None:
+        """Raft, 5.4.2: a leader counts copies of its own epoch's entries only."""
+        if self.engine is None or not journal.is_leader():
+            return
+        epoch, found = self.engine.core.raftCurrentTerm, journal.term_at(index)
+        if found != epoch:
+            self.sim.oracles.violate(
+                "its own epoch counts",
+                f"node {self.id} leads in epoch {epoch} and commits entry {index} of {found}",
+            )
 
     def _check_install(self, end_offset: int) -> None:
         """A snapshot may not take away what follows it in a log that agrees with it."""
@@ -492,6 +506,7 @@ class SimNode:
         oracles = self.sim.oracles
         news = oracles.leads(self.id, epoch)
         if news:
+            oracles.check_elected(self.id, epoch)
             self._led_since_us = self.sim.now_us
             self.sim.counts["elections"] += 1
             self.sim.trace("leads", self.id, epoch, self.log_end)

@@ -244,6 +244,12 @@ class Oracles:
         facts.led = node_id, epoch
         return news
 
+    def check_elected(self, node_id: int, epoch: int) -> None:
+        """A majority of different voters has voted for it."""
+        voters = [n for n, facts in self.facts.items() if facts.votes.get(epoch) == node_id]
+        if len(self.facts) > 1 and 2 * len(voters) <= len(self.facts):
+            self.violate("a majority voted", f"node {node_id} leads {epoch}, voted {voters}")
+
     def heard_leadership(self, node_id: int, leader_id: int | None, epoch: int) -> None:
         facts = self.facts[node_id]
         if epoch < facts.listener_epoch:

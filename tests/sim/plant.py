@@ -1,0 +1,66 @@
+"""Plants every bug, searches seeds until a rule breaks, and writes MUTANTS.md; `make sim-mutants`.
+
+What is found is shrunk and saved as a plan: the schedules that need a protection are worth keeping.
+"""
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tests.sim.mutants import MUTANTS, find, planted
+from tests.sim.plan_file import save
+from tests.sim.runner import Result, run_plan
+from tests.sim.shrink import shrink
+
+_REPORT = Path(__file__).parent / "MUTANTS.md"
+_HEAD = """# Planted bugs
+
+Written by `make sim-mutants`. Each bug takes one protection away. It is caught by the first seed
+that breaks a rule, or by the directed test that is named; `make test` sees that each of those
+tests fails with its bug planted. Seeds are tried from 0 to {last}. The plans that are left after
+shrinking are in `plans/`, and `make test` replays them without the bugs.
+
+| planted bug | what is missing | seed | rule that broke | faults left of | or directed test |
+|---|---|---|---|---|---|
+"""
+
+
+def _row(name: str, result: Result | None, faults_left: int) -> str:
+    mutant = MUTANTS[name]
+    if result is None or result.violation is None:
+        found = "not found | | "
+    else:
+        rule, faults = result.violation.rule, len(result.plan.faults)
+        found = f"{result.plan.seed} | {rule} | {faults_left} of {faults}"
+    return f"| {name} | {mutant.missing} | {found} | {mutant.directed} |\n"
+
+
+@click.command()
+@click.option("--seeds", default=60, show_default=True, help="How many seeds to try.")
+@click.option("--runs", default=80, show_default=True, help="How many runs to shrink with.")
+@click.argument("names", nargs=-1)
+def main(seeds: int, runs: int, names: tuple[str, ...]) -> None:
+    """Plant all bugs, or those that are named, and look whether they are seen."""
+    console = Console()
+    rows, missed = [], []
+    for name in names or MUTANTS:
+        with console.status(f"planting {name}"):
+            result, left = find(name, range(seeds)), 0
+            if result is not None and result.violation is not None:
+                with planted(name):
+                    small = shrink(result.plan, lambda p: run_plan(p).violation, runs_max=runs)
+                left = len(small.faults)
+                save(small, result.violation.rule, name)
+        rows.append(_row(name, result, left))
+        console.print(rows[-1].strip(" |\n"), highlight=False, soft_wrap=True)
+        if result is None and not MUTANTS[name].directed:
+            missed.append(name)
+    if not names:
+        _REPORT.write_text(_HEAD.format(last=seeds - 1) + "".join(rows))
+    sys.exit(f"not caught: {', '.join(missed)}" if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

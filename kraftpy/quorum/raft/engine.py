@@ -263,6 +263,7 @@ class RaftEngine:
         try:
             while inbox:
                 self._take(inbox.popleft())
+            self.journal.write()
         finally:
             if inbox:  # A fault: the rest is settled with everything else.
                 with self._inbox_lock:
@@ -287,7 +288,7 @@ class RaftEngine:
 
     def _append(self, proposal: _Proposal) -> None:
         """Definite: the batch is in the log of a leader of its epoch, or it will never be."""
-        end_offset = self._metadata_log.log.end_offset
+        end_offset = self.journal.end_offset
         if not self._leads(proposal.epoch):
             reason = f"node {self.node_id} does not lead in epoch {proposal.epoch}"
             _settle(proposal.future, error=NotController(reason))

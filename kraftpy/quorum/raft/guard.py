@@ -239,6 +239,7 @@ class GuardTransport(Transport):  # type: ignore[misc]
         try:
             if handler(self, peer, message):
                 self._onMessageReceived(peer.node, message)
+                self._journal.write()
         finally:
             self._journal.limit_view(None)
 

@@ -89,6 +89,8 @@ class RaftJournal(Journal):  # type: ignore[misc]
         self._sizes = array("q")
         self._recent: OrderedDict[int, bytes] = OrderedDict()  # By base offset.
         self._recent_bytes = 0
+        self._unwritten: list[bytes] = []  # Added, and not handed to the log yet.
+        self._unwritten_end_offset = 0
         self._limit: int | None = None
         self._installing: tuple[int, int] | None = None
         self.fault: FatalFault | None = None
@@ -146,7 +148,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
     def _end_of(self, position: int) -> int:
         """Where the batch at this place of the columns ends."""
         after = position + 1
-        return self._offsets[after] if after < len(self._offsets) else self._log.end_offset
+        return self._offsets[after] if after < len(self._offsets) else self.end_offset
 
     def _find_first(self) -> tuple[int, int]:
         """(index, term) of the entry before the first batch of the log."""
@@ -214,6 +216,8 @@ class RaftJournal(Journal):  # type: ignore[misc]
 
     def _batch_at(self, offset: int) -> bytes:
         found = self._recent.get(offset)
+        if found is None:
+            self.write()
         return self._log.read(offset, 0).read() if found is None else found
 
     def limit_view(self, last_index: int | None) -> None:
@@ -260,20 +264,43 @@ class RaftJournal(Journal):  # type: ignore[misc]
             raise self.fail(
                 FatalFault(f"a batch decided in epoch {header.leader_epoch} in epoch {term}")
             )
-        try:
-            with self.lock:
-                self._log.append_replicated(data)
-                self._note(header.base_offset, term, header.size)
-        except (DiskFault, InvalidBatch) as error:
-            raise self.fail(FatalFault(f"cannot append entry {index}: {error}")) from error
+        if header.base_offset != self.end_offset:
+            raise self.fail(
+                FatalFault(
+                    f"cannot append entry {index}: a batch of offset {header.base_offset} where "
+                    f"{self.end_offset} was due"
+                )
+            )
+        self._note(header.base_offset, term, header.size)
+        self._unwritten.append(data)
+        self._unwritten_end_offset = header.end_offset
         if self._limit is not None:
             self._limit += 1
         self._remember(header.base_offset, data)
 
+    def write(self) -> None:
+        """Hand to the log what was added: all of a message, or of a tick, with one write."""
+        if not self._unwritten:
+            return
+        self._refuse_if_failed()
+        whole = self._unwritten[0] if len(self._unwritten) == 1 else b"".join(self._unwritten)
+        self._unwritten.clear()
+        try:
+            with self.lock:
+                self._log.append_replicated(whole)
+        except (DiskFault, InvalidBatch) as error:
+            index = self.last()[0]
+            raise self.fail(FatalFault(f"cannot append entry {index}: {error}")) from error
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last entry, written or not."""
+        return self._unwritten_end_offset if self._unwritten else self._log.end_offset
+
     def _leader_change(self, term: int) -> Command:
         batch = control_batch(
             leader_change(self._node_id, self._voters, []),
-            base_offset=self._log.end_offset,
+            base_offset=self.end_offset,
             epoch=term,
             timestamp_ms=self._clock.now_ms(),
         )
@@ -295,6 +322,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
             raise self.fail(
                 FatalFault(f"the leader contradicts entry {index}, which is committed here")
             )
+        self.write()
         offset = self._offsets[position - 1]
         try:
             with self.lock:
@@ -312,6 +340,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
 
     def shorten(self, delete_old: Callable[[], object]) -> None:
         """Let the log begin later, at a snapshot; so does the journal then."""
+        self.write()
         with self.lock:
             delete_old()
             self._forget_before_start()
@@ -328,6 +357,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
         """A snapshot that is durable already takes the place of everything. Two steps: the core
         then calls `clear` and `add`, which only finish this."""
         self._refuse_if_failed()
+        self.write()
         try:
             with self.lock:
                 self._restart_log_at(end_offset)
@@ -356,6 +386,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
             if not self._vote_is_stored:
                 self._state_file.store(self._vote)
                 self._vote_is_stored = True
+            self.write()
             self._log.flush()
         except DiskFault as error:
             raise self.fail(error) from error
@@ -400,7 +431,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
     def end_offset_of(self, index: int) -> int:
         """The offset after an entry's batch."""
         position = index - self._first[0]
-        return self._offsets[position] if position < len(self._offsets) else self._log.end_offset
+        return self._offsets[position] if position < len(self._offsets) else self.end_offset
 
     def commit_to(self, snapshot_id: SnapshotId) -> None:
         """A snapshot that the log agrees with shows that all before its end is committed."""

@@ -1,6 +1,8 @@
 """The image of what is committed, kept by replaying it as it comes, and offered as snapshots.
 
-The engine's thread only puts what it has to tell into a queue; a thread here replays it. Whoever
+The engine's thread only puts what it has to tell into a queue; a thread here replays it, a few
+milliseconds later: were it woken by every commit, it would run when whoever waits for the commit
+should, and a replay of many batches costs little more than one of few. Whoever
 wants the image takes it as it is: an immutable value. A record that cannot be replayed is a fault
 of the node, since every other node has the same record.
 """
@@ -8,6 +10,7 @@ of the node, since every other node has the same record.
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from kraftpy.clock import Clock
@@ -20,6 +23,9 @@ from kraftpy.storage.file_layer import FileLayer
 
 _OFFER_EVERY_MS: Final = 1000
 _NO_END: Final = (1 << 63) - 1
+_GATHER_S: Final = 0.005
+
+_Told = list[CommittedBatch] | SnapshotId | None  # None is the end.
 
 
 class ImageKeeper:
@@ -40,8 +46,8 @@ class ImageKeeper:
         self._clock = clock
         self._on_fault = on_fault
         self._offered_ms = clock.monotonic_ms()
-        self._told: queue.SimpleQueue[list[CommittedBatch] | SnapshotId | None]
-        self._told = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="image", daemon=True)
         self._thread.start()
 
@@ -62,23 +68,42 @@ class ImageKeeper:
     # -- the thread ---------------------------------------------------------------------------
 
     def close(self) -> None:
+        self._closing.set()
         self._told.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while (told := self._told.get()) is not None:
+        told: list[_Told] = []
+        while not told or told[-1] is not None:
+            told = [self._told.get()]
+            self._closing.wait(_GATHER_S)
+            with suppress(queue.Empty):
+                while told[-1] is not None:
+                    told.append(self._told.get_nowait())
             try:
-                self._take(told)
+                self._take_all(told)
             except (KraftError, OSError) as error:
                 fault = error if isinstance(error, FatalFault) else FatalFault(str(error))
                 self._on_fault(fault)
                 return
 
-    def _take(self, told: list[CommittedBatch] | SnapshotId) -> None:
-        if isinstance(told, SnapshotId):
-            self.image = read_snapshot(self._files, self._directory, told)
+    def _take_all(self, told: list[_Told]) -> None:
+        """In order; batches between snapshots are replayed together."""
+        gathered: list[CommittedBatch] = []
+        for each in told:
+            if isinstance(each, list):
+                gathered += each
+                continue
+            self._replay(gathered)
+            gathered = []
+            if each is not None:
+                self.image = read_snapshot(self._files, self._directory, each)
+        self._replay(gathered)
+
+    def _replay(self, batches: list[CommittedBatch]) -> None:
+        if not batches:
             return
-        found = ((batch.header, memoryview(batch.data)) for batch in told)
+        found = ((batch.header, memoryview(batch.data)) for batch in batches)
         self.image = replay_batches(self.image, found, _NO_END)
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._offered_ms >= _OFFER_EVERY_MS:

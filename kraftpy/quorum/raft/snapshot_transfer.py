@@ -129,7 +129,10 @@ class SnapshotTransfer:
             self._end(node_id)
             return
         if position < sending.answered:
-            sending.sent = position  # The follower began anew.
+            # The follower began anew, or this answer is late. Were a late one answered with all
+            # that follows it, pieces and answers would multiply; so `tick` repeats them in time.
+            sending.answered = position
+            return
         sending.answered = position
         self._send_more(node_id, sending)
 

@@ -117,7 +117,7 @@ def _draw_knobs(rng: random.Random) -> Knobs:
     return Knobs(
         nodes=rng.choice((1, 3, 3, 3, 3, 5, 5)),
         seconds=rng.choice((20, 30, 60)),
-        tick_ms=rng.choice((20, 30, 50)),
+        tick_ms=rng.choice((20, 40, 60)),
         election_timeout_ms=election_ms,
         heartbeat_ms=election_ms // rng.choice((4, 5)),
         check_quorum_ms=election_ms * rng.choice((2, 3, 6)),

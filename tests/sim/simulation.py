@@ -22,6 +22,7 @@ from tests.sim.plan import LEADER, MS, SECOND, Fault, Plan
 
 _PATIENCE_US = 60 * SECOND
 _CHECK_US = 100 * MS
+_EVENTS_PER_SECOND_MAX = 50_000
 _TRACED = struct.Struct(">qqqq")
 
 
@@ -50,6 +51,8 @@ class Simulation:
         self._healed = False
         self._progressed_to = -1
         self._done = False
+        self._second_ends_us = 0
+        self._storm_at = 0
         facts = make_facts(self.knobs.nodes)
         self.oracles = Oracles(facts)
         self.clients = Clients(self)
@@ -88,10 +91,16 @@ class Simulation:
             self.oracles.now_us = self.now_us
             action()
             self.clients.take_outcomes()
+            self._check_storm()
         return self.oracles.violation
 
-    def after_event(self) -> None:
-        self.clients.take_outcomes()
+    def _check_storm(self) -> None:
+        """Nodes that answer each other without end would also never end this run."""
+        if self.now_us >= self._second_ends_us:
+            self._second_ends_us = self.now_us + SECOND
+            self._storm_at = self._sequence + _EVENTS_PER_SECOND_MAX
+        elif self._sequence > self._storm_at:
+            self.oracles.violate("no storm", f"{_EVENTS_PER_SECOND_MAX} events in a second")
 
     # -- what the network asks ------------------------------------------------------------
 

@@ -117,12 +117,12 @@ class Simulation:
     # -- faults ---------------------------------------------------------------------------
 
     def leader(self) -> SimNode | None:
-        leaders = [
-            node
+        leaders = {
+            node.engine.core.raftCurrentTerm: node
             for node in self.nodes.values()
             if node.engine is not None and node.engine.core._isLeader()
-        ]
-        return max(leaders, key=lambda node: node.engine.core.raftCurrentTerm, default=None)  # type: ignore[union-attr]
+        }
+        return leaders[max(leaders)] if leaders else None
 
     def _node(self, node_id: int) -> SimNode:
         if node_id != LEADER:

@@ -33,7 +33,7 @@ CAUGHT = (AssertionError, pytest.fail.Exception, ReplayError)
 def is_caught(check: Callable[..., None], *strategies: st.SearchStrategy[Any]) -> None:
     """The property fails on some example; any other error would be a mistake in the planting."""
     run = settings(
-        max_examples=500,
+        max_examples=5000,
         derandomize=True,
         database=None,
         deadline=None,

@@ -8,13 +8,16 @@ people see Kafka's form, URL-safe base64 without padding.
 import base64
 import binascii
 import random
-from typing import Final, NewType
+from typing import Final, NewType, TypeAlias
+from uuid import UUID
 
 BrokerId = NewType("BrokerId", int)
 Epoch = NewType("Epoch", int)
 Offset = NewType("Offset", int)
 Uuid = NewType("Uuid", bytes)
 TopicId = NewType("TopicId", Uuid)
+# Chance is an argument: pure modules take it from here and never make their own.
+Rng: TypeAlias = random.Random
 
 NO_LEADER: Final = BrokerId(-1)
 NO_EPOCH: Final = Epoch(-1)
@@ -46,3 +49,13 @@ def parse_uuid(text: str) -> Uuid:
     if len(raw) != 16:
         raise ValueError(f"{text!r} is {len(raw)} bytes long, a UUID has 16")
     return Uuid(raw)
+
+
+def from_wire_uuid(uuid: UUID | None) -> Uuid:
+    """The UUID of one of kio's messages, in which None stands for zero."""
+    return ZERO_UUID if uuid is None else Uuid(uuid.bytes)
+
+
+def to_wire_uuid(uuid: bytes) -> UUID | None:
+    """The same for kio's messages."""
+    return None if uuid == ZERO_UUID else UUID(bytes=uuid)

@@ -6,6 +6,7 @@ it a client finds out: it is answered in version 0 with UNSUPPORTED_VERSION and 
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import cache
 from pkgutil import resolve_name
 from typing import Any, Final, NamedTuple
@@ -54,6 +55,9 @@ ALLOCATE_PRODUCER_IDS: Final = 67
 CONTROLLER_REGISTRATION: Final = 70
 ASSIGN_REPLICAS_TO_DIRS: Final = 73
 LIST_CONFIG_RESOURCES: Final = 74
+
+# Nobody is throttled yet, and every answer says so.
+NO_THROTTLE: Final = timedelta(0)
 
 
 class VersionRange(NamedTuple):

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -21,7 +20,6 @@ T = TypeVar("T")
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = UUID(int=1)  # Kafka's.
 METADATA_PARTITION_INDEX: Final = 0
-NO_THROTTLE: Final = timedelta(0)
 NOBODY: Final = -1
 
 

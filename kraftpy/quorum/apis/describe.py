@@ -10,7 +10,6 @@ from kraftpy.quorum.apis.context import (
     METADATA_PARTITION_INDEX,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
-    NO_THROTTLE,
     NOBODY,
     Context,
     by_partition,
@@ -18,7 +17,7 @@ from kraftpy.quorum.apis.context import (
 from kraftpy.quorum.consensus import QuorumState
 from kraftpy.quorum.log_view import Progress
 from kraftpy.types import NO_EPOCH
-from kraftpy.wire.apis import ApiTable, Request
+from kraftpy.wire.apis import NO_THROTTLE, ApiTable, Request
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 _BROKERS: Final = 1

@@ -15,10 +15,10 @@ from kio.schema.errors import ErrorCode
 from kraftpy.errors import OffsetOutOfRange
 from kraftpy.limits import METADATA_FETCH_BYTES_MAX, METADATA_FETCH_WAIT_MS_MAX
 from kraftpy.logs import get_logger
-from kraftpy.quorum.apis.context import NO_THROTTLE, Context, by_partition
+from kraftpy.quorum.apis.context import Context, by_partition
 from kraftpy.quorum.log_view import EpochEnd, MetadataView, Progress
 from kraftpy.types import NO_EPOCH
-from kraftpy.wire.apis import Request
+from kraftpy.wire.apis import NO_THROTTLE, Request
 
 log = get_logger(__name__)
 

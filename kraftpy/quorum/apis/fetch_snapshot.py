@@ -7,12 +7,11 @@ from kio.schema.errors import ErrorCode
 from kraftpy.limits import METADATA_FETCH_BYTES_MAX
 from kraftpy.metadata_log.snapshot_file import SnapshotId
 from kraftpy.quorum.apis.context import (
-    NO_THROTTLE,
     Context,
     by_partition,
 )
 from kraftpy.quorum.log_view import MetadataView
-from kraftpy.wire.apis import Request
+from kraftpy.wire.apis import NO_THROTTLE, Request
 
 
 async def fetch_snapshot(context: Context, request: Request) -> bytearray:

@@ -6,6 +6,7 @@ records tells it what changed. So a standby that becomes active loads nothing.
 What always holds: after `move` to an image, every answer is what a walk over that image would give.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
@@ -25,6 +26,7 @@ class PartitionIndex:
         self._leaderless: set[PartitionKey] = set()
         self._reassigning: set[PartitionKey] = set()
         self._not_preferred: set[PartitionKey] = set()
+        self._preferring: Counter[BrokerId] = Counter()
 
     @property
     def image(self) -> ClusterImage:
@@ -56,6 +58,11 @@ class PartitionIndex:
         """Partitions that are led, but not by their first replica."""
         self._build()
         return sorted(self._not_preferred)
+
+    def preferring(self, broker_id: BrokerId) -> int:
+        """How many partitions have the broker as their first replica."""
+        self._build()
+        return self._preferring[broker_id]
 
     # -- keeping up ---------------------------------------------------------------------------
 
@@ -91,12 +98,14 @@ class PartitionIndex:
     def _add(self, key: PartitionKey, partition: Partition) -> None:
         for broker_id in _holders(partition):
             self._holding.setdefault(broker_id, set()).add(key)
+        self._preferring[partition.replicas[0]] += 1
         for group in self._groups(partition):
             group.add(key)
 
     def _remove(self, key: PartitionKey, partition: Partition) -> None:
         for broker_id in _holders(partition):
             self._holding[broker_id].discard(key)
+        self._preferring[partition.replicas[0]] -= 1
         for group in self._groups(partition):
             group.discard(key)
 

@@ -14,11 +14,21 @@ that names the key, where it came from and, for an unknown key, the nearest one 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
+from kraftpy.config_kinds import (
+    INT32_MAX,
+    INT64_MAX,
+    Kind,
+    any_text,
+    file_path,
+    one_of,
+    time_or_no_limit,
+    whole_number,
+)
 from kraftpy.errors import ConfigError
 
 T = TypeVar("T")
@@ -27,21 +37,10 @@ ENVIRONMENT_PREFIX: Final = "KRAFTPY_"
 CONFIG_FILE_VARIABLE: Final = "KRAFTPY_CONFIG"  # Names the config file; not a setting itself.
 METADATA_PARTITION: Final = "__cluster_metadata-0"
 
-_INT32_MAX: Final = 2**31 - 1
-_INT64_MAX: Final = 2**63 - 1
 _SHOWN_CHARACTERS_MAX: Final = 60
 _MINUTE_MS: Final = 60 * 1000
 _HOUR_MS: Final = 60 * _MINUTE_MS
 _LIKELY_SIMILARITY: Final = 0.6
-
-
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
-    """A type of value: how to read it from text, and in words what is allowed."""
-
-    name: str
-    allowed: str
-    parse: Callable[[str], T]  # ValueError for what is not allowed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,58 +76,6 @@ class Given:
     origin: str
 
 
-def _whole_number(minimum: int, maximum: int) -> Kind[int]:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"-?[0-9]{1,19}", text):
-            raise ValueError
-        number = int(text)
-        if not minimum <= number <= maximum:
-            raise ValueError
-        return number
-
-    name = "int" if maximum <= _INT32_MAX else "long"
-    return Kind(name=name, allowed=f"a whole number from {minimum} to {maximum}", parse=parse)
-
-
-def _time_or_no_limit(maximum: int) -> Kind[int]:
-    whole_number = _whole_number(-1, maximum)
-
-    def parse(text: str) -> int:
-        if (number := whole_number.parse(text)) == 0:
-            raise ValueError  # Kafka refuses it too: everything would be deleted at once.
-        return number
-
-    allowed = f"-1, or a whole number from 1 to {maximum}"
-    return Kind(name=whole_number.name, allowed=allowed, parse=parse)
-
-
-def _one_of(*choices: str) -> Kind[str]:
-    def parse(text: str) -> str:
-        if text.lower() not in choices:
-            raise ValueError
-        return text.lower()
-
-    return Kind(name="string", allowed=f"one of {', '.join(choices)}", parse=parse)
-
-
-def _text(allowed: str) -> Kind[str]:
-    def parse(text: str) -> str:
-        if any(ord(character) < ord(" ") for character in text):
-            raise ValueError
-        return text.strip()
-
-    return Kind(name="string", allowed=allowed, parse=parse)
-
-
-def _path() -> Kind[str]:
-    def parse(text: str) -> str:
-        if "\0" in text or "\n" in text:
-            raise ValueError
-        return text
-
-    return Kind(name="path", allowed="a path, or empty", parse=parse)
-
-
 def _setting(key: str, kind: Kind[T], default: T, meaning: str) -> T:
     row = Setting(key=key, kind=kind, default=default, meaning=meaning)
     return field(default=default, metadata={"setting": row})
@@ -145,193 +92,193 @@ class Settings:
 
     data_dir: str = _setting(
         "data.dir",
-        _path(),
+        file_path(),
         "",
         "Where everything is kept. Empty: `kraftpy dev` uses a temporary directory.",
     )
     node_id: int | None = _unset(
         "node.id",
-        _whole_number(0, _INT32_MAX),
+        whole_number(0, INT32_MAX),
         "The number of this node; no other node of the cluster has it.",
     )
     cluster_id: str = _setting(
         "cluster.id",
-        _text("a UUID in Kafka's text form, or empty"),
+        any_text("a UUID in Kafka's text form, or empty"),
         "",
         "The cluster that a new data directory will belong to. Empty: it follows from the voters.",
     )
     controller_quorum_voters: str = _setting(
         "controller.quorum.voters",
-        _text("ID@HOST:PORT, separated by commas, or empty"),
+        any_text("ID@HOST:PORT, separated by commas, or empty"),
         "",
         "Every controller and its address. Empty: this node is the only one.",
     )
     listeners: str = _setting(
         "listeners",
-        _text("CONTROLLER://HOST:PORT, or empty"),
+        any_text("CONTROLLER://HOST:PORT, or empty"),
         "",
         "Where this node listens. Empty: at its own address among the voters.",
     )
     controller_quorum_election_timeout_ms: int = _setting(
         "controller.quorum.election.timeout.ms",
-        _whole_number(50, _INT32_MAX),
+        whole_number(50, INT32_MAX),
         300,
         "A controller that hears of no leader for one to two times this stands for election.",
     )
     quorum_auth_secret: str = _setting(
         "quorum.auth.secret",
-        _text("text, or empty"),
+        any_text("text, or empty"),
         "",
         "What controllers prove to each other that they know. Needed beyond loopback; better in "
         "quorum.auth.secret-file or in the environment than on a command line.",
     )
     quorum_auth_secret_file: str = _setting(
         "quorum.auth.secret-file",
-        _path(),
+        file_path(),
         "",
         "A file whose first line is the secret.",
     )
     quorum_ssl_ca: str = _setting(
         "quorum.ssl.ca",
-        _path(),
+        file_path(),
         "",
         "Certificates (PEM) that controllers must be signed by. With cert and key: mutual TLS.",
     )
     quorum_ssl_cert: str = _setting(
         "quorum.ssl.cert",
-        _path(),
+        file_path(),
         "",
         "This controller's certificate (PEM).",
     )
     quorum_ssl_key: str = _setting(
         "quorum.ssl.key",
-        _path(),
+        file_path(),
         "",
         "The key (PEM) of this controller's certificate.",
     )
     metadata_log_dir: str = _setting(
         "metadata.log.dir",
-        _path(),
+        file_path(),
         "",
         f"Where the metadata log's directory {METADATA_PARTITION} is kept. Empty: data.dir.",
     )
     metadata_log_segment_bytes: int = _setting(
         "metadata.log.segment.bytes",
-        _whole_number(1024, _INT32_MAX),
+        whole_number(1024, INT32_MAX),
         1024**3,
         "A metadata log segment that would grow beyond this is closed and a new one begun.",
     )
     metadata_log_segment_ms: int = _setting(
         "metadata.log.segment.ms",
-        _whole_number(1, _INT64_MAX),
+        whole_number(1, INT64_MAX),
         7 * 24 * _HOUR_MS,
         "A metadata log segment older than this is closed at the next append.",
     )
     metadata_max_retention_bytes: int = _setting(
         "metadata.max.retention.bytes",
-        _whole_number(-1, _INT64_MAX),
+        whole_number(-1, INT64_MAX),
         100 * 1024**2,
         "Old metadata log and snapshots beyond this size are deleted, once a newer snapshot "
         "covers them; -1: no limit.",
     )
     metadata_max_retention_ms: int = _setting(
         "metadata.max.retention.ms",
-        _whole_number(-1, _INT64_MAX),
+        whole_number(-1, INT64_MAX),
         7 * 24 * _HOUR_MS,
         "Old metadata log and snapshots beyond this age are deleted, once a newer snapshot "
         "covers them; -1: no limit.",
     )
     metadata_log_max_record_bytes_between_snapshots: int = _setting(
         "metadata.log.max.record.bytes.between.snapshots",
-        _whole_number(1, _INT64_MAX),
+        whole_number(1, INT64_MAX),
         20 * 1024**2,
         "A snapshot is written after this many bytes of new metadata records.",
     )
     metadata_log_max_snapshot_interval_ms: int = _setting(
         "metadata.log.max.snapshot.interval.ms",
-        _whole_number(0, _INT64_MAX),
+        whole_number(0, INT64_MAX),
         _HOUR_MS,
         "A snapshot is written when there are new records and the last one is this old; 0: never.",
     )
     log_segment_bytes: int = _setting(
         "log.segment.bytes",
-        _whole_number(1024, _INT32_MAX),
+        whole_number(1024, INT32_MAX),
         1024**3,
         "A log segment that would grow beyond this is closed and a new one begun.",
     )
     log_roll_ms: int | None = _unset(
         "log.roll.ms",
-        _whole_number(1, _INT64_MAX),
+        whole_number(1, INT64_MAX),
         "A log segment older than this is closed at the next append. Unset: log.roll.hours.",
     )
     log_roll_hours: int = _setting(
         "log.roll.hours",
-        _whole_number(1, _INT32_MAX),
+        whole_number(1, INT32_MAX),
         168,
         "The same in hours.",
     )
     log_index_interval_bytes: int = _setting(
         "log.index.interval.bytes",
-        _whole_number(0, _INT32_MAX),
+        whole_number(0, INT32_MAX),
         4096,
         "One index entry is written for about this many bytes of log.",
     )
     log_index_size_max_bytes: int = _setting(
         "log.index.size.max.bytes",
-        _whole_number(12, _INT32_MAX),
+        whole_number(12, INT32_MAX),
         10 * 1024**2,
         "A segment whose offset or time index reaches this size is closed.",
     )
     log_retention_bytes: int = _setting(
         "log.retention.bytes",
-        _whole_number(-1, _INT64_MAX),
+        whole_number(-1, INT64_MAX),
         -1,
         "Whole segments are deleted, oldest first, while a log is larger; -1: no limit.",
     )
     log_retention_ms: int | None = _unset(
         "log.retention.ms",
-        _time_or_no_limit(_INT64_MAX),
+        time_or_no_limit(INT64_MAX),
         "A segment is deleted when its newest record is older than this; -1: no limit. "
         "Unset: log.retention.minutes.",
     )
     log_retention_minutes: int | None = _unset(
         "log.retention.minutes",
-        _time_or_no_limit(_INT32_MAX),
+        time_or_no_limit(INT32_MAX),
         "The same in minutes. Unset: log.retention.hours.",
     )
     log_retention_hours: int = _setting(
         "log.retention.hours",
-        _time_or_no_limit(_INT32_MAX),
+        time_or_no_limit(INT32_MAX),
         168,
         "The same in hours.",
     )
     log_flush_interval_messages: int = _setting(
         "log.flush.interval.messages",
-        _whole_number(1, _INT64_MAX),
-        _INT64_MAX,
+        whole_number(1, INT64_MAX),
+        INT64_MAX,
         "fsync a data log after this many records. The default leaves durability to replication.",
     )
     log_flush_interval_ms: int = _setting(
         "log.flush.interval.ms",
-        _whole_number(0, _INT64_MAX),
-        _INT64_MAX,
+        whole_number(0, INT64_MAX),
+        INT64_MAX,
         "fsync a data log when its oldest unsynced record is this old.",
     )
     message_max_bytes: int = _setting(
         "message.max.bytes",
-        _whole_number(0, _INT32_MAX),
+        whole_number(0, INT32_MAX),
         1024**2 + 12,
         "The largest record batch that a data log accepts.",
     )
     logging_format: str = _setting(
         "logging.format",
-        _one_of("auto", "text", "json"),
+        one_of("auto", "text", "json"),
         "auto",
         "How events are written to stderr; auto: text on a terminal, JSON elsewhere.",
     )
     logging_level: str = _setting(
         "logging.level",
-        _one_of("debug", "info", "warning", "error", "critical"),
+        one_of("debug", "info", "warning", "error", "critical"),
         "info",
         "The least severe event that is written.",
     )

@@ -285,13 +285,26 @@ class Recovery:
         for at, segment in enumerate(self.segments):
             if at + 1 == len(self.segments) or self._base_after(at) > synced_end:
                 segment.dirty = True
-                if self._has_failed():
-                    segment.rewrite()
+                self._rewrite_unsynced(segment)
         self._repair_indexes()
         self._files.sync_directory(self._directory)
         self._state_file.write(
             self.start_offset, self.end_offset, self.segments[-1].size, sync=True
         )
+
+    def _rewrite_unsynced(self, segment: Segment) -> None:
+        """Make the next fsync cover what the last process wrote, whatever became of its own.
+
+        That process may have been killed between an fsync that failed and the note of it. So in
+        the same boot, all behind the recovery point is written again, noted or not.
+        """
+        is_last = segment is self.segments[-1]
+        if self._has_failed():
+            segment.rewrite(is_last=is_last)
+        elif self._state is not None and self._state_file.is_of_this_boot(self._state):
+            holds_point = segment.base_offset < self._state.recovery_point
+            position = self._state.recovery_position if holds_point else 0
+            segment.rewrite(position, is_last=is_last)
 
 
 def segment_bases(names: list[str]) -> list[int]:

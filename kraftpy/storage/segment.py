@@ -211,15 +211,17 @@ class Segment:
             self.index.rewrite()
             self.dirty = True
 
-    def rewrite(self) -> None:
-        """Put every byte, and the end, in its place once more.
+    def rewrite(self, position: int = 0, *, is_last: bool) -> None:
+        """Put every byte from `position` on, and the end, in its place once more.
 
         After an fsync that failed, the kernel takes pages for clean that never reached the disk;
         only a new write makes the next fsync cover them.
         """
-        self.file.truncate(self.size + 1)  # The length as well: a cut may not have arrived.
-        self.file.truncate(self.size)
-        position = 0
+        if is_last:
+            # The length as well: a cut may not have arrived. A stop between the two leaves a torn
+            # tail, which only the last segment may have; and only that one is ever cut.
+            self.file.truncate(self.size + 1)
+            self.file.truncate(self.size)
         while position < self.size:
             chunk = self.file.read(position, min(_CHUNK_BYTES, self.size - position))
             self.file.write(position, [chunk])

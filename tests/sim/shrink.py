@@ -70,5 +70,8 @@ class _Shrinking:
     def _plain_knobs(self) -> None:
         for name, plain in asdict(Knobs()).items():
             knobs = self.best.knobs
-            if name not in ("seconds", "nodes") and getattr(knobs, name) != plain:
-                self._try(replace(self.best, knobs=replace(knobs, **{name: plain})))
+            plainer = replace(knobs, **{name: plain})
+            # The core refuses an election timeout that is too close to the heartbeat.
+            fits = plainer.election_timeout_ms > 3 * plainer.heartbeat_ms
+            if name not in ("seconds", "nodes") and plainer != knobs and fits:
+                self._try(replace(self.best, knobs=plainer))

@@ -17,6 +17,7 @@ from kraftpy.errors import DiskFault
 from kraftpy.storage.file_layer import Buffer, OsFiles
 from kraftpy.storage.log import Log
 from kraftpy.storage.log_config import LogConfig
+from kraftpy.storage.log_state import LogStateFile
 from kraftpy.storage.segment import SegmentConfig
 from kraftpy.testing import SimulatedFiles
 from kraftpy.testing.simulated_files import SimulatedFile
@@ -186,6 +187,22 @@ def test_bytes_that_the_kernel_only_seems_to_have_synced_are_written_again(
     assert check_after_crash(files.process_crash(), run.ledger, run.config) == run.ledger.state
     for disk in files.outcomes(50):
         check_after_crash(disk, run.ledger, run.config)
+
+
+def test_a_process_that_is_killed_before_it_notes_a_failed_fsync_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1. An fsync fails. 2. The process is killed before it can note that. 3. The next one finds
+    the bytes in the page cache, where they count as clean, and promises them. 4. The power goes."""
+    files = SimulatedFiles()
+    run = opened(files)
+    run.flush()
+    run.append([BATCH], epoch=1)
+    files.fail_sync(path=is_log)
+    monkeypatch.setattr(LogStateFile, "write_failed", lambda *_: None)
+    with pytest.raises(DiskFault):
+        run.log.flush()
+    assert check_after_crash(files.process_crash(), run.ledger, run.config) == run.ledger.state
 
 
 def test_an_fsync_that_fails_in_recovery_is_remembered_too() -> None:

@@ -309,14 +309,19 @@ MUTANTS: dict[str, Mutant] = {
         directed=_HERE + "test_an_epoch_is_stored_before_an_append_entries_shows_it",
     ),
     "vote_not_stored_again": Mutant(
-        missing="an epoch read at start is stored again", patches=_vote_not_stored_again
+        missing="an epoch read at start is stored again",
+        patches=_vote_not_stored_again,
+        directed=_HERE + "test_an_epoch_read_at_the_start_is_stored_again",
     ),
     "epoch_of_the_log_not_stored": Mutant(
         missing="an epoch that only the log knows is stored",
         patches=_epoch_of_the_log_not_stored,
+        directed=_HERE + "test_an_epoch_that_only_the_log_knows_is_stored_before_others_see_it",
     ),
     "over_and_sent": Mutant(
-        missing="nothing of an epoch that is over leaves", patches=_over_and_sent
+        missing="nothing of an epoch that is over leaves",
+        patches=_over_and_sent,
+        directed=_HERE + "test_nothing_of_an_epoch_that_is_over_leaves",
     ),
     "truncation_without_conflict": Mutant(
         missing="(c) entries that are here already are taken out",

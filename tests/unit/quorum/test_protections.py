@@ -155,3 +155,69 @@ def test_an_epoch_is_stored_before_an_append_entries_shows_it() -> None:
     with mock.patch.object(leader._world, "put", put):
         leader.guard.flush()
     assert seen == [epoch]
+
+
+def test_nothing_of_an_epoch_that_is_over_leaves() -> None:
+    """1. A follower acknowledges entries; the ack waits for the sync at the tick's end.
+    2. Before that it hears of a later epoch, whose leader may make it cut those entries.
+    3. The ack must not leave any more: the old leader would count what is not there."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    follower = follower_of(cluster, leader)
+    ack = {"type": "next_node_idx", "term": follower.epoch, "success": True, "reset": False}
+    peer = follower.guard.peers[leader.node_id].node
+    place = {"next_node_idx": follower.journal.last()[0] + 1, "end_offset": 0, "round": 1}
+    sent: list[dict[str, Any]] = []
+    with mock.patch.object(follower._world, "put", lambda _node_id, message: sent.append(message)):
+        follower.guard.send(peer, {**ack, **place})
+        follower.guard.flush()
+        assert [each["type"] for each in sent] == ["next_node_idx"]  # In its epoch it does leave.
+        follower.guard.send(peer, {**ack, **place})
+        follower.core._SyncObj__setCurrentTerm(follower.epoch + 1, None)
+        follower.guard.flush()
+    assert len(sent) == 1
+
+
+def stored_epoch(cluster: Cluster, node_id: int) -> int:
+    """What a power loss at this moment leaves of the epoch."""
+    left = cluster.files[node_id].power_loss()
+    return QuorumStateFile(left, f"/node-{node_id}/quorum-state").load().epoch
+
+
+def test_an_epoch_that_only_the_log_knows_is_stored_before_others_see_it() -> None:
+    """A power loss may keep a batch of an epoch and lose the quorum-state that names it. The core
+    goes on in that epoch; were it not stored, a second power loss would let the node vote in it
+    again."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.run(200)
+    node_id = follower_of(cluster, leader).node_id
+    epoch = leader.epoch
+    cluster.kill(node_id)
+    cluster.files[node_id].remove(f"/node-{node_id}/quorum-state")
+    cluster.isolate(node_id)
+    follower = cluster.start(node_id)
+    follower.tick(0)
+    assert follower.core.raftCurrentTerm == epoch
+    assert stored_epoch(cluster, node_id) == epoch
+
+
+def test_an_epoch_read_at_the_start_is_stored_again() -> None:
+    """A killed process may leave a quorum-state that is in the page cache only: the next one reads
+    it and acts on it, so it must not go with the power."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.run(200)
+    node_id = follower_of(cluster, leader).node_id
+    path = f"/node-{node_id}/quorum-state"
+    cluster.kill(node_id)
+    cluster.isolate(node_id)
+    files = cluster.files[node_id]
+    content = files.read_whole(path)
+    files.remove(path)
+    files.sync_directory(f"/node-{node_id}")
+    files.open(path).write(0, [content])
+    follower = cluster.start(node_id)
+    follower.tick(0)
+    assert follower.core.raftCurrentTerm == leader.epoch
+    assert stored_epoch(cluster, node_id) == leader.epoch

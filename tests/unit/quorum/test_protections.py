@@ -195,6 +195,7 @@ def test_an_epoch_that_only_the_log_knows_is_stored_before_others_see_it() -> No
     epoch = leader.epoch
     cluster.kill(node_id)
     cluster.files[node_id].remove(f"/node-{node_id}/quorum-state")
+    cluster.files[node_id].sync_directory(f"/node-{node_id}")
     cluster.isolate(node_id)
     follower = cluster.start(node_id)
     follower.tick(0)

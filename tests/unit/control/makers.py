@@ -75,8 +75,8 @@ def unknown_names(values: Mapping[str, Any], types: list[type]) -> list[str]:
     for name, value in values.items():
         inner = plans.get(name)
         if inner and value is not None:
-            for each in [value] if isinstance(value, Mapping) else value:
-                unknown += unknown_names(each, inner)
+            for item in [value] if isinstance(value, Mapping) else value:
+                unknown += unknown_names(item, inner)
     return unknown
 
 

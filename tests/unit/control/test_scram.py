@@ -151,7 +151,7 @@ def test_what_was_altered_is_described() -> None:
 
 
 def test_refusals_for_all_are_answered() -> None:
-    asked = {
+    asked: dict[int, dict[str, Any]] = {
         ALTER_USER_SCRAM_CREDENTIALS: {
             "deletions": [deletion("bob")],
             "upsertions": [upsertion(), upsertion()],

@@ -21,7 +21,8 @@ def described(users: list[str] | None) -> dict[str, Any]:
 
 
 def test_no_users_asked_for_means_all() -> None:
-    for users in (None, []):
+    nobody: list[str] = []
+    for users in (None, nobody):
         found = described(users)
         assert list(found) == ["alice", "bob"]
         assert [each["mechanism"] for each in found["bob"]["credential_infos"]] == [1, 2]

@@ -1,7 +1,7 @@
 """A small cluster to decide on: an image with what the active controller keeps beside it.
 
-`ask` goes the way of a real request: the message is built in one version, decided, its records are
-replayed, and the answer is built in the same version. A misspelt field of an answer fails there.
+`ask` goes the way of a real request: the message is read in one version and decided, the records
+are replayed, and the answer is built in every version that is served.
 """
 
 import random
@@ -18,11 +18,8 @@ from kraftpy.quorum.control.heartbeats import Heartbeats
 from kraftpy.quorum.control.partition_index import PartitionIndex
 from kraftpy.quorum.control.settings import ControllerSettings
 from kraftpy.types import BrokerId, TopicId, Uuid
-from kraftpy.wire.apis import request_type, response_type
-from kraftpy.wire.codec import build, encode
-from kraftpy.wire.schema import plan_of
+from tests.unit.control.makers import CLUSTER_ID, answers, request
 
-CLUSTER_ID = Uuid(b"K" * 16)
 TOPIC_ID = TopicId(Uuid(b"T" * 16))
 SETTINGS = ControllerSettings(
     cluster_id=CLUSTER_ID, voter_ids=(BrokerId(3000), BrokerId(3001), BrokerId(3002))
@@ -129,21 +126,22 @@ class Cluster:
     def decide(
         self, table: Mapping[int, ControlApi], api_key: int, version: int, **values: Any
     ) -> Decision:
-        message = message_of(api_key, version, values)
+        message = request(api_key, version, **values)
         return table[api_key].decide(self.situation(), message)
 
     def ask(
         self, table: Mapping[int, ControlApi], api_key: int, version: int, **values: Any
     ) -> Any:
         """The answer, in that version, after the decision's records were replayed."""
-        message = message_of(api_key, version, values)
+        message = request(api_key, version, **values)
         api = table[api_key]
         try:
             decision = api.decide(self.situation(), message)
         except Refused as refused:
-            return answer(api_key, version, api.refuse(message, refused.error_code, str(refused)))
+            values = dict(api.refuse(message, refused.error_code, str(refused)))
+            return answers(api_key, api, values)[version]
         self.apply(decision.records)
-        return answer(api_key, version, decision.response)
+        return answers(api_key, api, decision.response)[version]
 
     # -- looking ------------------------------------------------------------------------------
 
@@ -154,46 +152,6 @@ class Cluster:
 
     def broker(self, broker_id: int) -> Broker:
         return self.image.brokers[BrokerId(broker_id)]
-
-
-def message_of(api_key: int, version: int, values: Mapping[str, Any]) -> Any:
-    """A request; values that its version lacks are left out."""
-    return build(request_type(api_key, version), values)
-
-
-def answer(api_key: int, version: int, values: Mapping[str, Any]) -> Any:
-    """The response in that version, which must be one that can be written."""
-    entity = response_type(api_key, version)
-    _no_unknown_names(api_key, values)
-    built: Any = build(entity, values)
-    encode(built)
-    return built
-
-
-def _no_unknown_names(api_key: int, values: Mapping[str, Any]) -> None:
-    """`build` drops what a version lacks, so a misspelt name would be dropped by all."""
-    entities = []
-    for version in range(32):
-        try:
-            entities.append(response_type(api_key, version))
-        except KeyError:
-            continue
-    _check_names(entities, values)
-
-
-def _check_names(entities: list[type], values: Mapping[str, Any]) -> None:
-    plans: dict[str, list[Any]] = {}
-    for entity in entities:
-        plan = plan_of(entity)
-        for each in (*plan.fields, *plan.tagged):
-            plans.setdefault(each.name, []).append(each)
-    for name, value in values.items():
-        assert name in plans, f"no version of the answer has {name}"
-        nested = [plan.entity for plan in plans[name] if plan.entity is not None]
-        if not nested or value is None:
-            continue
-        for inner in [value] if isinstance(value, Mapping) else value:
-            _check_names(nested, inner)
 
 
 def wire(uuid: bytes) -> UUID:

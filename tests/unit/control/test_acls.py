@@ -240,13 +240,23 @@ steps = st.lists(
 )
 
 
+def any_matches(asked: list[dict[str, Any]], acl: AccessControlEntryRecord) -> bool:
+    return any(
+        each["resource_name_filter"] in (None, acl.resource_name)
+        and each["host_filter"] in (None, acl.host)
+        for each in asked
+    )
+
+
 def no_entry_is_there_twice(image: ClusterImage) -> None:
     contents = [content_of(acl) for acl in image.acls.values()]
     assert len(set(contents)) == len(contents)
 
 
 @given(steps)
-def test_no_two_entries_say_the_same(asked: list[tuple[str, list[dict[str, Any]]]]) -> None:
+def test_no_two_entries_say_the_same_and_deletion_is_complete(
+    asked: list[tuple[str, list[dict[str, Any]]]],
+) -> None:
     image = image_of()
     for seed, (kind, items) in enumerate(asked):
         if kind == "create":
@@ -254,6 +264,8 @@ def test_no_two_entries_say_the_same(asked: list[tuple[str, list[dict[str, Any]]
         else:
             decision, _ = delete(image, *items)
             assert all(isinstance(r, RemoveAccessControlEntryRecord) for r in decision.records)
+            kept = {uuid for uuid, acl in image.acls.items() if not any_matches(items, acl)}
+            assert set(replay_all(image, decision.records).acls) == kept
         image = replay_all(image, decision.records)
         no_entry_is_there_twice(image)
 

@@ -149,6 +149,7 @@ def library_roots() -> list[str]:
         "kraftpy.metadata_log",
         "kraftpy.quorum",
         "kraftpy.wire",
+        "kraftpy.audit.rules",
     ]
 
 

@@ -1,0 +1,1 @@
+"""What recorded metadata logs must keep to, and who checks it."""

@@ -3,8 +3,8 @@
 A frozen dataclass sets each field through object.__setattr__, which costs about four times a plain
 store. `draft_of(cls)` is a twin class with the same slots that is not frozen: fill a draft, assign
 `draft.__class__ = cls`, and it is the frozen value. The assignment is legal as both classes have
-the same layout, and CPython refuses it otherwise. Only the codec and replay use this; nothing may
-hold on to a draft.
+the same layout, and CPython refuses it otherwise. Only the codec, replay and the decision that
+creates partitions by the thousand use this; nothing may hold on to a draft.
 """
 
 from collections.abc import Callable

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from kraftpy.metadata_log.image import Changes, ClusterImage, Partition
+from kraftpy.quorum.control.topic_names import TopicNames
 from kraftpy.types import NO_LEADER, BrokerId, TopicId
 
 PartitionKey: TypeAlias = tuple[TopicId, int]
@@ -27,6 +28,7 @@ class PartitionIndex:
         self._reassigning: set[PartitionKey] = set()
         self._not_preferred: set[PartitionKey] = set()
         self._preferring: Counter[BrokerId] = Counter()
+        self._names = TopicNames()
 
     @property
     def image(self) -> ClusterImage:
@@ -64,6 +66,11 @@ class PartitionIndex:
         self._build()
         return self._preferring[broker_id]
 
+    def colliding(self, name: str) -> list[str]:
+        """Topics whose names differ from this one in dots and underscores only."""
+        self._build()
+        return self._names.colliding(name)
+
     # -- keeping up ---------------------------------------------------------------------------
 
     def move(self, image: ClusterImage, changes: Changes) -> None:
@@ -74,11 +81,14 @@ class PartitionIndex:
         for topic_id in changes.deleted_topics:
             topic = before.topics.get(topic_id)
             if topic is not None:
+                self._names.remove(topic.name)
                 for partition_id, partition in topic.partitions.items():
                     self._remove((topic_id, partition_id), partition)
         for topic_id, partition_ids in changes.topics.items():
             old = None if topic_id in changes.deleted_topics else before.topics.get(topic_id)
             new = image.topics.get(topic_id)
+            if old is None and new is not None:
+                self._names.add(new.name)
             for partition_id in partition_ids:
                 key = (topic_id, partition_id)
                 was = None if old is None else old.partitions.get(partition_id)
@@ -92,6 +102,8 @@ class PartitionIndex:
         if self._is_built:
             return
         self._is_built = True
+        for name in self._image.topic_ids:
+            self._names.add(name)
         for key, partition in all_partitions(self._image):
             self._add(key, partition)
 

@@ -123,7 +123,8 @@ def _check_identity(situation: Situation, message: Any, existing: Broker | None)
 
 
 def _is_taken(situation: Situation, message: Any, existing: Broker) -> bool:
-    if existing.fenced or existing.incarnation_id == from_wire_uuid(message.incarnation_id):
+    """A fenced broker has no session: who was stopped may start again at once (KAFKA-19130)."""
+    if existing.incarnation_id == from_wire_uuid(message.incarnation_id):
         return False
     timeout_ms = situation.settings.broker_session_timeout_ms
     return situation.heartbeats.has_session(existing.broker_id, situation.now_ms, timeout_ms)

@@ -22,7 +22,6 @@ from kraftpy.metadata_log.records import (
 from kraftpy.quorum.control.decision import Decision, Situation
 from kraftpy.quorum.control.elections import changes_for_brokers
 from kraftpy.quorum.control.partition_index import PartitionKey
-from kraftpy.quorum.control.topic_settings import elr_enabled
 from kraftpy.types import BrokerId, Uuid
 
 Records: TypeAlias = tuple[MetadataRecord, ...]
@@ -54,6 +53,7 @@ def unfence_broker(
         broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=UNFENCE
     )
     topics = situation.image.topics
+    # After a large outage most partitions are leaderless, and only its own can be led now.
     keys = [
         (topic_id, partition_id)
         for topic_id, partition_id in situation.index.leaderless()
@@ -85,11 +85,8 @@ def leave_isrs(
 
 
 def leave_for_good(situation: Situation, broker_id: BrokerId) -> Records:
-    """The same for a broker that may have lost what it had, or is no more: with ELR it is not
-    eligible either (KIP-966). Without, the last member of an ISR stays, as nothing else says who
-    held the committed records."""
-    if not elr_enabled(situation.image):
-        return leave_isrs(situation, broker_id)
+    """The same for a broker that may have lost what it had, or is no more: it is not an eligible
+    leader replica either (KIP-966)."""
     keys = situation.index.holding(broker_id)
     return tuple(changes_for_brokers(situation, keys, removed=broker_id, unclean=broker_id))
 

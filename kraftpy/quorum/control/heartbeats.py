@@ -95,7 +95,6 @@ class Heartbeats:
             self._sessions.pop(broker_id, None)
         if broker.fenced:
             self._sessions.pop(broker_id, None)
-            life.shutdown_offset = NO_OFFSET
             return
         if broker_id not in self._sessions:
             life.contact_ms = now_ms

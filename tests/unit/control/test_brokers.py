@@ -125,11 +125,14 @@ def test_a_shutdown_goes_on_when_the_same_incarnation_registers_again() -> None:
 
 def test_a_directory_that_the_same_incarnation_no_longer_names_leaves_isrs() -> None:
     both = (directory(1), directory(1, 1))
-    cluster = Cluster(broker(1, log_dirs=both), broker(2), topic(), partition(0, 1, 2))
+    cluster = Cluster(
+        broker(1, log_dirs=both, cordoned_log_dirs=both), broker(2), topic(), partition(0, 1, 2)
+    )
     register(cluster, 1, life=1, log_dirs=[wire(directory(1, 1))])
     assert cluster.partition().leader == BrokerId(2)
     assert cluster.partition().isr == ids(2)
     assert cluster.broker(1).log_dirs == (directory(1, 1),)
+    assert cluster.broker(1).cordoned_log_dirs == (directory(1, 1),)
 
 
 # -- duplicates -------------------------------------------------------------------------------

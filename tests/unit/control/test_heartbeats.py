@@ -81,6 +81,8 @@ def test_a_clock_that_is_read_out_of_order_does_not_disturb_the_order() -> None:
     heartbeats = Heartbeats.of(image_of(1, 2), now_ms=0)
     heartbeats.contact(ONE, 100, 5, now_ms=500)
     heartbeats.contact(TWO, 200, 5, now_ms=400)
+    assert heartbeats.has_session(TWO, 9450, TIMEOUT_MS)
+    assert heartbeats.expired(9450, TIMEOUT_MS) == []
     assert heartbeats.expired(9501, TIMEOUT_MS) == [ONE, TWO]
 
 

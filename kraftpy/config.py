@@ -27,6 +27,7 @@ from kraftpy.config_kinds import (
     file_path,
     one_of,
     time_or_no_limit,
+    true_or_false,
     whole_number,
 )
 from kraftpy.errors import ConfigError
@@ -37,6 +38,7 @@ ENVIRONMENT_PREFIX: Final = "KRAFTPY_"
 CONFIG_FILE_VARIABLE: Final = "KRAFTPY_CONFIG"  # Names the config file; not a setting itself.
 METADATA_PARTITION: Final = "__cluster_metadata-0"
 
+_INT16_MAX: Final = 2**15 - 1
 _SHOWN_CHARACTERS_MAX: Final = 60
 _MINUTE_MS: Final = 60 * 1000
 _HOUR_MS: Final = 60 * _MINUTE_MS
@@ -199,6 +201,67 @@ class Settings:
         whole_number(0, INT64_MAX),
         _HOUR_MS,
         "A snapshot is written when there are new records and the last one is this old; 0: never.",
+    )
+    metadata_max_idle_interval_ms: int = _setting(
+        "metadata.max.idle.interval.ms",
+        whole_number(0, INT32_MAX),
+        500,
+        "The active controller writes a no-op record when the log is idle for this long; 0: never.",
+    )
+    broker_session_timeout_ms: int = _setting(
+        "broker.session.timeout.ms",
+        whole_number(1, INT32_MAX),
+        9000,
+        "A broker that sends no heartbeat for longer than this is fenced.",
+    )
+    num_partitions: int = _setting(
+        "num.partitions",
+        whole_number(1, INT32_MAX),
+        1,
+        "Partitions of a topic whose creator does not say how many.",
+    )
+    default_replication_factor: int = _setting(
+        "default.replication.factor",
+        whole_number(1, _INT16_MAX),
+        1,
+        "Replicas of each partition of a topic whose creator does not say how many.",
+    )
+    min_insync_replicas: int = _setting(
+        "min.insync.replicas",
+        whole_number(1, INT32_MAX),
+        1,
+        "Replicas that must be in sync for a write with acks=all, where a topic does not say.",
+    )
+    unclean_leader_election_enable: bool = _setting(
+        "unclean.leader.election.enable",
+        true_or_false(),
+        False,
+        "Whether a replica that is not in sync may lead, at the price of losing records, where a "
+        "topic does not say.",
+    )
+    unclean_leader_election_interval_ms: int = _setting(
+        "unclean.leader.election.interval.ms",
+        whole_number(1, INT64_MAX),
+        5 * _MINUTE_MS,
+        "How often partitions without a leader are looked at again for an unclean election.",
+    )
+    auto_leader_rebalance_enable: bool = _setting(
+        "auto.leader.rebalance.enable",
+        true_or_false(),
+        True,
+        "Whether leadership goes back to preferred replicas by itself.",
+    )
+    leader_imbalance_check_interval_seconds: int = _setting(
+        "leader.imbalance.check.interval.seconds",
+        whole_number(1, INT32_MAX),
+        300,
+        "How often it is looked whether leadership is balanced.",
+    )
+    leader_imbalance_per_broker_percentage: int = _setting(
+        "leader.imbalance.per.broker.percentage",
+        whole_number(0, INT32_MAX),
+        10,
+        "Leadership goes back to a broker that lost more than this part of what it should lead.",
     )
     log_segment_bytes: int = _setting(
         "log.segment.bytes",

@@ -14,6 +14,12 @@ WRITEV_BUFFERS_MAX: Final = 1024
 INTERNED_LISTS_MAX: Final = 1 << 17
 # What is longer is not a config file, whatever its name says.
 CONFIG_FILE_CHARACTERS_MAX: Final = 1 << 20
+# Decisions of the active controller that are not committed yet: how many, and their bytes. Beyond
+# that, requests are refused at once; the bytes leave room for the largest request that is accepted.
+CONTROLLER_IN_FLIGHT_MAX: Final = 2000
+CONTROLLER_BYTES_IN_FLIGHT_MAX: Final = 4 * METADATA_BATCH_BYTES_MAX
+# Attempts of a standby to register with one leader before it waits for the next one.
+CONTROLLER_REGISTRATION_ATTEMPTS_MAX: Final = 10
 # A request to a controller; none of Kafka's is larger, as a decision is bounded too.
 CONTROLLER_REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
 # Array elements in one request, all of them together: what they become in memory is a lot more.

@@ -25,7 +25,8 @@ _OFFER_EVERY_MS: Final = 1000
 _NO_END: Final = (1 << 63) - 1
 _GATHER_S: Final = 0.005
 
-_Told = list[CommittedBatch] | SnapshotId | None  # None is the end.
+_Then = Callable[[ClusterImage], None]
+_Told = list[CommittedBatch] | SnapshotId | _Then | None  # None is the end.
 
 
 class ImageKeeper:
@@ -47,7 +48,7 @@ class ImageKeeper:
         self._on_fault = on_fault
         self._offered_ms = clock.monotonic_ms()
         self._told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
-        self._closing = threading.Event()
+        self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._run, name="image", daemon=True)
         self._thread.start()
 
@@ -65,18 +66,29 @@ class ImageKeeper:
     def failed(self, fault: FatalFault) -> None:
         """Whoever runs the node hears of it too."""
 
+    # -- for others: in any thread ------------------------------------------------------------
+
+    def afterwards(self, then: _Then) -> None:
+        """Call, in the thread here, with the image once all that was told so far is in it.
+
+        What waits meanwhile is replayed at once, without the gathering: somebody needs it.
+        """
+        self._told.put(then)
+        self._hurry.set()
+
     # -- the thread ---------------------------------------------------------------------------
 
     def close(self) -> None:
-        self._closing.set()
         self._told.put(None)
+        self._hurry.set()
         self._thread.join()
 
     def _run(self) -> None:
         told: list[_Told] = []
         while not told or told[-1] is not None:
             told = [self._told.get()]
-            self._closing.wait(_GATHER_S)
+            self._hurry.wait(_GATHER_S)
+            self._hurry.clear()  # What it was set for is in the queue, or taken already.
             with suppress(queue.Empty):
                 while told[-1] is not None:
                     told.append(self._told.get_nowait())
@@ -96,8 +108,10 @@ class ImageKeeper:
                 continue
             self._replay(gathered)
             gathered = []
-            if each is not None:
+            if isinstance(each, SnapshotId):
                 self.image = read_snapshot(self._files, self._directory, each)
+            elif each is not None:
+                each(self.image)
         self._replay(gathered)
 
     def _replay(self, batches: list[CommittedBatch]) -> None:

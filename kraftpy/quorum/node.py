@@ -21,7 +21,10 @@ from kraftpy.metadata_log.snapshot_file import SnapshotId
 from kraftpy.metadata_log.snapshotter import Snapshotter
 from kraftpy.network.server import listening_sockets
 from kraftpy.quorum.apis.context import Api, Controllers
+from kraftpy.quorum.apis.control import handlers
 from kraftpy.quorum.consensus import CommittedBatch, Consensus, Listener
+from kraftpy.quorum.control.api_table import CONTROL_APIS
+from kraftpy.quorum.controller_loop import ControllerLoop
 from kraftpy.quorum.identity import (
     Identity,
     KnownVoters,
@@ -36,10 +39,11 @@ from kraftpy.quorum.raft.driver import RaftDriver
 from kraftpy.quorum.raft.engine import RaftEngine
 from kraftpy.quorum.raft.peers import TcpWorld, is_peer
 from kraftpy.quorum.raft.quorum_state import FILE_NAME as QUORUM_STATE_FILE
+from kraftpy.quorum.registration import Registrar, registration_message, registration_values
 from kraftpy.quorum.server import ControllerServer
 from kraftpy.storage.directory import DataDirectory
 from kraftpy.storage.file_layer import FileLayer
-from kraftpy.types import uuid_text
+from kraftpy.types import random_uuid, uuid_text
 
 log = get_logger(__name__)
 
@@ -103,6 +107,7 @@ class QuorumNode:
     server: ControllerServer
     keeper: ImageKeeper
     events: NodeEvents
+    controller: ControllerLoop | None
 
     @property
     def image(self) -> ClusterImage:
@@ -165,17 +170,57 @@ def make_driver(
     return RaftDriver(engine, world), world
 
 
+def make_controller(
+    config: NodeConfig,
+    identity: Identity,
+    driver: RaftDriver,
+    keeper: ImageKeeper,
+    view: LogView,
+    events: NodeEvents,
+    clock: Clock,
+    rng: random.Random,
+) -> ControllerLoop:
+    """The controller of a node, which registers itself under a new incarnation."""
+    values = registration_values(config.own_voter, random_uuid(rng))
+    return ControllerLoop(
+        node_id=config.node_id,
+        consensus=driver,
+        keeper=keeper,
+        settings=replace(config.control, cluster_id=identity.cluster_id),
+        clock=clock,
+        rng=random.Random(rng.getrandbits(64)),  # Of its own: another thread draws from `rng`.
+        on_fault=events.failed,
+        registration=registration_message(values),
+        registrar=Registrar(view, config.voters, values, lambda: keeper.image),
+    )
+
+
+async def _close(
+    driver: RaftDriver,
+    server: ControllerServer,
+    controller: ControllerLoop | None,
+    keeper: ImageKeeper,
+) -> None:
+    loop = asyncio.get_running_loop()
+    # Leadership goes first, while clients can still be told where it went.
+    await loop.run_in_executor(None, driver.close)
+    await server.close()
+    if controller is not None:
+        await controller.close()
+    await loop.run_in_executor(None, keeper.close)
+
+
 @asynccontextmanager
 async def running(
     config: NodeConfig,
     files: FileLayer,
     clock: Clock,
     rng: random.Random,
-    more_apis: Callable[[Consensus], Mapping[int, Api]] = lambda _consensus: {},
+    more_apis: Callable[[Consensus], Mapping[int, Api]] | None = None,
 ) -> AsyncIterator[QuorumNode]:
     """A controller, from the lock on its directory to the end of its last thread.
 
-    `more_apis` are served besides those that only read.
+    With `more_apis` it decides nothing by itself: they write to the log in the controller's place.
     """
     loop = asyncio.get_running_loop()
     with open_directory(files, config, rng) as identity:
@@ -184,16 +229,24 @@ async def running(
         events = NodeEvents(config.node_id, loop)
         keeper = ImageKeeper(files, config.metadata_dir, driver, clock, events.failed)
         view = LogView(driver.engine, files)
+        listeners: list[Listener] = [view, keeper, events]
+        controller: ControllerLoop | None = None
+        if more_apis is None:
+            controller = make_controller(config, identity, driver, keeper, view, events, clock, rng)
+            listeners.append(controller)
+            apis = handlers(controller, CONTROL_APIS)
+        else:
+            apis = more_apis(driver)
         server = ControllerServer(
             view,
             Controllers(cluster_id=uuid_text(identity.cluster_id), voters=config.voters),
             clock=clock,
             is_peer=is_peer,
             adopt_peer=world.adopt,
-            more_apis=more_apis(driver),
+            more_apis=apis,
         )
         server.start(sockets)
-        driver.start(Listeners(view, keeper, events))
+        driver.start(Listeners(*listeners))
         try:
             yield QuorumNode(
                 config=config,
@@ -202,11 +255,9 @@ async def running(
                 server=server,
                 keeper=keeper,
                 events=events,
+                controller=controller,
             )
         finally:
-            # Leadership goes first, while clients can still be told where it went.
-            await loop.run_in_executor(None, driver.close)
-            await server.close()
-            await loop.run_in_executor(None, keeper.close)
+            await _close(driver, server, controller, keeper)
         if events.fault.done():
             raise events.fault.result()

@@ -10,10 +10,11 @@ from kraftpy.config import Settings, metadata_directory
 from kraftpy.errors import ConfigError
 from kraftpy.metadata_log.metadata_log import MetadataLogConfig
 from kraftpy.metadata_log.snapshotter import SnapshotPolicy
+from kraftpy.quorum.control.settings import ControllerSettings
 from kraftpy.quorum.raft.engine import RaftTiming
 from kraftpy.quorum.raft.peer_tls import PeerTls
 from kraftpy.quorum.voters import Voter, default_cluster_id, parse_voters
-from kraftpy.types import Uuid, parse_uuid
+from kraftpy.types import ZERO_UUID, BrokerId, Uuid, parse_uuid
 
 DEFAULT_PORT: Final = 9093
 _LISTENER: Final = re.compile(r"(?:CONTROLLER://)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*):(\d{1,5})")
@@ -37,6 +38,7 @@ class NodeConfig:
     timing: RaftTiming
     log: MetadataLogConfig
     snapshots: SnapshotPolicy
+    control: ControllerSettings  # Of a cluster whose id the directory decides.
 
     @property
     def new_cluster_id(self) -> Uuid:
@@ -79,7 +81,30 @@ class NodeConfig:
             ),
             log=MetadataLogConfig.of(settings),
             snapshots=SnapshotPolicy.of(settings),
+            control=_control(settings, voters),
         )
+
+    @property
+    def own_voter(self) -> Voter:
+        """This node as the others know it."""
+        return next(voter for voter in self.voters if voter.node_id == self.node_id)
+
+
+def _control(settings: Settings, voters: tuple[Voter, ...]) -> ControllerSettings:
+    return ControllerSettings(
+        cluster_id=ZERO_UUID,
+        voter_ids=tuple(BrokerId(voter.node_id) for voter in voters),
+        num_partitions=settings.num_partitions,
+        default_replication_factor=settings.default_replication_factor,
+        min_insync_replicas=settings.min_insync_replicas,
+        unclean_leader_election_enable=settings.unclean_leader_election_enable,
+        unclean_leader_election_interval_ms=settings.unclean_leader_election_interval_ms,
+        broker_session_timeout_ms=settings.broker_session_timeout_ms,
+        metadata_max_idle_interval_ms=settings.metadata_max_idle_interval_ms,
+        auto_leader_rebalance_enable=settings.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval_ms=1000 * settings.leader_imbalance_check_interval_seconds,
+        leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,
+    )
 
 
 def _voters(settings: Settings, node_id: int) -> tuple[Voter, ...]:

@@ -20,6 +20,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("asked_the_time", "kraftpy/clock.py"): "it is the clock",
     ("broad_excepts", "kraftpy/quorum/raft/driver.py"): "where a node's own thread ends",
     ("broad_excepts", "kraftpy/network/connection.py"): "a bug in an answer costs one connection",
+    ("broad_excepts", "kraftpy/quorum/controller_loop.py"): "a bug in a callback ends the node",
     ("files_past_the_layer", "kraftpy/storage/file_layer.py"): "it is the layer",
 }
 

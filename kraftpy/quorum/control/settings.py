@@ -15,6 +15,7 @@ class ControllerSettings:
     default_replication_factor: int = 1  # default.replication.factor
     min_insync_replicas: int = 1  # min.insync.replicas
     unclean_leader_election_enable: bool = False  # unclean.leader.election.enable
+    unclean_leader_election_interval_ms: int = 300_000  # unclean.leader.election.interval.ms
     broker_session_timeout_ms: int = 9000  # broker.session.timeout.ms
     metadata_max_idle_interval_ms: int = 500  # metadata.max.idle.interval.ms
     auto_leader_rebalance_enable: bool = True  # auto.leader.rebalance.enable

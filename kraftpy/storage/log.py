@@ -232,6 +232,8 @@ class Log:
     def flush(self) -> None:
         """Make everything up to the end durable."""
         self._refuse_if_closed()
+        if self._end.offset <= self._mark.offset:
+            return  # Seen without the lock: the mark only ever follows the end.
         with self._alone("flush"):
             end = self._end
             if end.offset <= self._mark.offset:

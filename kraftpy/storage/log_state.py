@@ -15,8 +15,7 @@ still true); a lowered one, or a moved start offset, is synced before anything r
 
 import struct
 import zlib
-from dataclasses import astuple, dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraftpy.storage.file_layer import File, FileLayer
 
@@ -28,8 +27,7 @@ _CRC: Final = struct.Struct(">I")
 _UNKNOWN_BOOT: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LogState:
+class LogState(NamedTuple):
     """One state of the file."""
 
     start_offset: int
@@ -92,7 +90,7 @@ class LogStateFile:
     def _put(self, state: LogState) -> File:
         file = self._opened()
         self._sequence += 1
-        body = _SLOT.pack(self._sequence, *astuple(state))
+        body = _SLOT.pack(self._sequence, *state)
         file.write(self._sequence % 2 * _SLOT_BYTES, [body + _CRC.pack(zlib.crc32(body))])
         return file
 

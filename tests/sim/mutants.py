@@ -367,7 +367,9 @@ MUTANTS: dict[str, Mutant] = {
         directed=_HERE + "test_an_ack_of_another_epoch_is_not_counted",
     ),
     "repeated_vote_counted": Mutant(
-        missing="(p) a voter counts once", patches=_repeated_vote_counted
+        missing="(p) a voter counts once",
+        patches=_repeated_vote_counted,
+        directed=_HERE + "test_a_voter_that_answers_twice_has_one_vote",
     ),
     "leader_never_steps_down": Mutant(
         missing="(e) a leader alone steps down", patches=_leader_never_steps_down
@@ -390,7 +392,9 @@ MUTANTS: dict[str, Mutant] = {
         patches=_other_offset_accepted,
     ),
     "barrier_without_a_round": Mutant(
-        missing="a read barrier asks a majority", patches=_barrier_without_a_round
+        missing="a read barrier asks a majority",
+        patches=_barrier_without_a_round,
+        directed=_HERE + "test_a_read_barrier_needs_an_answer_of_a_majority",
     ),
     "leads_before_its_epoch_commits": Mutant(
         missing="nobody leads before a batch of its epoch is committed",

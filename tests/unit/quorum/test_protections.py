@@ -222,3 +222,38 @@ def test_an_epoch_read_at_the_start_is_stored_again() -> None:
     follower.tick(0)
     assert follower.core.raftCurrentTerm == leader.epoch
     assert stored_epoch(cluster, node_id) == leader.epoch
+
+
+def test_a_read_barrier_needs_an_answer_of_a_majority() -> None:
+    """A leader that was cut off may long have a successor: what it knows is no answer."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.commit(2)
+    cluster.isolate(leader.node_id)
+    barrier = leader.read_barrier(epoch=leader.epoch)
+    cluster.run(100)
+    assert not barrier.done()
+    cluster.heal()
+    cluster.run_until(barrier.done)
+    assert barrier.result(0) == leader.high_watermark
+
+
+def test_a_voter_that_answers_twice_has_one_vote() -> None:
+    """(p): in a quorum of five, a candidate needs two votes besides its own."""
+    cluster = Cluster(5)
+    for node_id in cluster.voters:
+        cluster.isolate(node_id)
+    candidate = cluster.engines[1]
+    with mock.patch.object(candidate.guard, "may_stand", return_value=True):
+        for _ in range(400):
+            if candidate.core.raftCurrentTerm:
+                break
+            cluster.run(5)
+    vote = {"type": "response_vote", "term": candidate.core.raftCurrentTerm}
+    for _ in range(3):
+        candidate.receive(2, dict(vote))
+    candidate.tick(0)
+    assert not candidate.core._isLeader()
+    candidate.receive(3, dict(vote))
+    candidate.tick(0)
+    assert candidate.core._isLeader()

@@ -1,14 +1,20 @@
-"""A client for one connection: asks in the newest version that both sides speak."""
+"""A client for one connection: asks in the newest version that both sides speak.
+
+Requests may follow each other without waiting for answers; a server answers in order, so answers
+are matched by their order and checked by their number. Whoever stops waiting leaves its place in
+the line: a late answer is dropped there, and the others still get theirs.
+"""
 
 import asyncio
 import os
 import socket
+from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from kraftpy.errors import Unreachable, WireError
+from kraftpy.errors import KraftError, Unreachable, WireError
 from kraftpy.wire.apis import VersionRange, api_name, request_type, response_type
 from kraftpy.wire.codec import build
 from kraftpy.wire.frames import FrameBuffer
@@ -20,8 +26,17 @@ _READ_BYTES: Final = 64 * 1024
 _FIRST_API_VERSIONS: Final = 0  # Every server there ever was answers it.
 
 
+class _Asked(NamedTuple):
+    """A request that is not answered yet."""
+
+    correlation_id: int
+    api_key: int
+    version: int
+    answer: asyncio.Future[Any]
+
+
 class WireClient:
-    """One connection, one request at a time. Every wait ends after `timeout_s`."""
+    """One connection. Every wait ends after `timeout_s`."""
 
     def __init__(
         self,
@@ -37,6 +52,10 @@ class WireClient:
         self._timeout_s = timeout_s
         self._buffer = FrameBuffer(_RESPONSE_BYTES_MAX)
         self._correlation_id = 0
+        self._asked: deque[_Asked] = deque()
+        self._broken: KraftError | None = None
+        self._loop = asyncio.get_running_loop()
+        self._reading = self._loop.create_task(self._read_answers())
 
     @staticmethod
     async def connect(host: str, port: int, *, timeout_s: float) -> "WireClient":
@@ -57,8 +76,16 @@ class WireClient:
             raise
         return client
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the connection has ended: a request now would not be sent."""
+        return self._broken is not None
+
     async def close(self) -> None:
-        self._writer.close()
+        """Whoever still waits for an answer hears that there will be none."""
+        self._break(Unreachable(f"the connection to {self.place} was closed"))
+        self._reading.cancel()
+        await asyncio.wait([self._reading])
         try:
             await self._writer.wait_closed()
         except OSError:
@@ -90,20 +117,37 @@ class WireClient:
     async def _ask(
         self, api_key: int, version: int, values: Mapping[str, Any], wait_s: float
     ) -> Any:
+        if self._broken is not None:
+            raise _again(self._broken)
         self._correlation_id += 1
         message: Any = build(request_type(api_key, version), values)
         frame = request_frame(message, api_key, version, self._correlation_id, _CLIENT_ID)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._asked.append(_Asked(self._correlation_id, api_key, version, answer))
+        limit_s = self._timeout_s + wait_s
         try:
-            async with asyncio.timeout(self._timeout_s + wait_s):
+            async with asyncio.timeout(limit_s):
                 self._writer.write(frame)
                 await self._writer.drain()
-                answer = await self._next_frame()
+                return await answer
         except TimeoutError:
-            limit_s = self._timeout_s + wait_s
             raise Unreachable(f"{self.place} does not answer within {limit_s:g} s") from None
         except OSError as error:
             raise Unreachable(f"{self.place} closed the connection: {_reason(error)}") from None
-        return self._read(answer, api_key, version)
+        finally:
+            answer.cancel()  # Nothing, if it was given; and nobody else looks at it.
+
+    # -- answers ------------------------------------------------------------------------------
+
+    async def _read_answers(self) -> None:
+        """Until the connection ends, or what comes is not Kafka's protocol."""
+        try:
+            while True:
+                self._take(await self._next_frame())
+        except KraftError as error:
+            self._break(error)
+        except OSError as error:
+            self._break(Unreachable(f"{self.place} closed the connection: {_reason(error)}"))
 
     async def _next_frame(self) -> bytes:
         try:
@@ -116,14 +160,34 @@ class WireClient:
             raise WireError(f"{self.place} does not speak Kafka's protocol") from None
         return frame
 
-    def _read(self, frame: bytes, api_key: int, version: int) -> Any:
+    def _take(self, frame: bytes) -> None:
+        if not self._asked:
+            raise WireError(f"{self.place} does not speak Kafka's protocol: nobody asked")
+        asked = self._asked[0]
         try:
-            correlation_id, message = read_response(frame, response_type(api_key, version), api_key)
+            response = response_type(asked.api_key, asked.version)
+            correlation_id, message = read_response(frame, response, asked.api_key)
         except WireError as error:
             raise WireError(f"{self.place} does not speak Kafka's protocol: {error}") from None
-        if correlation_id != self._correlation_id:
+        if correlation_id != asked.correlation_id:
             raise WireError(f"{self.place} does not speak Kafka's protocol: answers out of order")
-        return message
+        self._asked.popleft()
+        if not asked.answer.done():
+            asked.answer.set_result(message)
+
+    def _break(self, error: KraftError) -> None:
+        if self._broken is None:
+            self._broken = error
+            self._writer.close()
+        while self._asked:
+            answer = self._asked.popleft().answer
+            if not answer.done():
+                answer.set_exception(_again(error))
+
+
+def _again(error: KraftError) -> KraftError:
+    """The same for somebody else: an exception that is raised twice mixes up its traces."""
+    return type(error)(str(error))
 
 
 def _reason(error: OSError) -> str:

@@ -15,7 +15,8 @@ KraftError
 │   └── DirectoryInUse      another process holds the directory's lock
 └── FatalFault      the node must stop: what was acknowledged is safe, the rest is not known
     ├── DiskFault       a write or fsync failed; it is never retried
-    └── ReplayError     a committed record is illegal for the image it meets
+    ├── ReplayError     a committed record is illegal for the image it meets
+    └── IllegalDecision a decision would take a partition where its states do not lead
 """
 
 
@@ -111,3 +112,7 @@ class ReplayError(FatalFault):
         self.record = record
         self.offset = offset
         self.rule = rule
+
+
+class IllegalDecision(FatalFault):
+    """A decision that breaks the rules of the states it changes. It was not written."""

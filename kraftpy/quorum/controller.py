@@ -22,7 +22,13 @@ from typing import Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from kraftpy.clock import Clock
-from kraftpy.errors import FatalFault, InvalidBatch, NotController, ReplayError
+from kraftpy.errors import (
+    FatalFault,
+    IllegalDecision,
+    InvalidBatch,
+    NotController,
+    ReplayError,
+)
 from kraftpy.logs import get_logger
 from kraftpy.metadata_log.image import ClusterImage
 from kraftpy.metadata_log.records import AbortTransactionRecord
@@ -220,7 +226,7 @@ class Controller:
                 epoch=tenure.epoch,
                 timestamp_ms=self._clock.now_ms(),
             )
-        except ReplayError as error:
+        except (IllegalDecision, ReplayError) as error:
             self._fail(error)
             if asked is not None:
                 asked.refuse(ErrorCode.unknown_server_error, "the controller has failed")

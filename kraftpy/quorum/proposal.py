@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from kraftpy.errors import IllegalDecision
 from kraftpy.limits import BATCH_RECORDS_MAX
 from kraftpy.metadata_log.batches import packed_batches, record_batch
 from kraftpy.metadata_log.delta import ClusterDelta
@@ -20,6 +21,7 @@ from kraftpy.metadata_log.records import (
     MetadataRecord,
 )
 from kraftpy.quorum.control.decision import Decision, Refused
+from kraftpy.quorum.control.partition_state import illegal_transitions
 from kraftpy.storage.record_batch import read_header
 
 
@@ -34,17 +36,17 @@ class Proposal(NamedTuple):
 def make_proposal(
     image: ClusterImage, decision: Decision, *, epoch: int, timestamp_ms: int
 ) -> Proposal:
-    """Refused if it is too large; ReplayError, which names the record, if it cannot be replayed."""
+    """Refused if it is too large; ReplayError, which names the record, if it cannot be replayed;
+    IllegalDecision if a partition would change its state in a way that the table forbids."""
     records, batches = _batches(
         decision, base_offset=image.end_offset, epoch=epoch, timestamp_ms=timestamp_ms
     )
     delta = ClusterDelta(image)
     end_offset = delta.replay_all(records, image.end_offset)
-    return Proposal(
-        image=delta.image(end_offset, epoch, timestamp_ms),
-        changes=delta.changes(),
-        batches=batches,
-    )
+    after, changes = delta.image(end_offset, epoch, timestamp_ms), delta.changes()
+    for why in illegal_transitions(image, after, changes):
+        raise IllegalDecision(why)
+    return Proposal(image=after, changes=changes, batches=batches)
 
 
 def _batches(

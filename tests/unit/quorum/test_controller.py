@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from kraftpy import limits
-from kraftpy.errors import OutcomeUnknown, ReplayError
+from kraftpy.errors import IllegalDecision, OutcomeUnknown, ReplayError
 from kraftpy.metadata_log.batches import record_batch
 from kraftpy.metadata_log.delta import replay_all
 from kraftpy.metadata_log.records import (
@@ -19,8 +19,10 @@ from kraftpy.metadata_log.records import (
     BeginTransactionRecord,
     EndTransactionRecord,
     NoOpRecord,
+    PartitionRecord,
     RegisterControllerRecord,
     RemoveTopicRecord,
+    TopicRecord,
 )
 from kraftpy.quorum import tenure as tenure_module
 from kraftpy.quorum.control.decision import Decision
@@ -28,7 +30,7 @@ from kraftpy.quorum.proposal import make_proposal
 from kraftpy.quorum.registration import registration_message, registration_values
 from kraftpy.quorum.voters import Voter
 from kraftpy.storage.record_batch import read_header
-from kraftpy.types import TopicId, Uuid
+from kraftpy.types import NO_LEADER, BrokerId, TopicId, Uuid
 from tests.unit.quorum.fake_consensus import (
     GLANCE,
     NODE_ID,
@@ -100,6 +102,26 @@ def test_a_record_that_cannot_be_replayed_never_reaches_the_log(desk: Desk) -> N
     assert fault.offset == before + 1
     critical = [each for each in logged if each["log_level"] == "critical"]
     assert "RemoveTopicRecord" in critical[0]["why"]
+
+
+def test_a_decision_that_breaks_the_state_machine_never_reaches_the_log(desk: Desk) -> None:
+    topic_id = TopicId(Uuid(b"t" * 16))
+    offline = PartitionRecord(
+        topic_id=topic_id,
+        partition_id=0,
+        replicas=(BrokerId(1),),
+        isr=(BrokerId(1),),
+        leader=NO_LEADER,
+        leader_epoch=3,
+        partition_epoch=3,
+    )
+    before = desk.consensus.end_offset
+    answers = desk.ask(WRITE, records=[TopicRecord(name="t", topic_id=topic_id), offline])
+    assert desk.consensus.end_offset == before
+    assert code(answers) is ErrorCode.unknown_server_error
+    (fault,) = desk.faults
+    assert isinstance(fault, IllegalDecision)
+    assert str(fault) == "t-0 goes from NonExistent to Offline"
 
 
 def test_a_controller_that_failed_leads_no_more(desk: Desk) -> None:

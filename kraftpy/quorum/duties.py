@@ -7,8 +7,8 @@
 
 Time is the caller's monotonic clock. A tick that comes late means that the whole process stood
 still, and heartbeats are waiting unread beside it: sessions then are given a moment, or every
-broker would be fenced for what is no fault of theirs. That happens once per session at most, so
-that a controller which is always late still notices who is dead.
+broker would be fenced for what is no fault of theirs. Twice in a row they are not, so that a
+controller which is always late still notices who is dead.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ class Duties:
     def __init__(self, settings: ControllerSettings) -> None:
         self._settings = settings
         self._fence_not_before_ms = 0
-        self._grace_from_ms = 0
+        self._was_late = False
         self._no_op_ms: int | None = None
         self._balance_ms: int | None = None
         self._unclean_ms = 0
@@ -64,8 +64,9 @@ class Duties:
 
     def begin(self, now_ms: int) -> None:
         settings = self._settings
-        self._fence_not_before_ms = self._grace_from_ms = now_ms
+        self._fence_not_before_ms = now_ms
         self._expected_ms = None
+        self._was_late = False
         self._unclean_ms = now_ms + settings.unclean_leader_election_interval_ms
         self._balance_ms = None
         if settings.auto_leader_rebalance_enable:
@@ -110,7 +111,7 @@ class Duties:
 
     def _notice_stall(self, now_ms: int) -> None:
         expected_ms, self._expected_ms = self._expected_ms, None
-        if expected_ms is None or now_ms - expected_ms <= _STALL_MS or now_ms < self._grace_from_ms:
-            return
-        self._fence_not_before_ms = now_ms + _GRACE_MS
-        self._grace_from_ms = now_ms + self._settings.broker_session_timeout_ms
+        is_late = expected_ms is not None and now_ms - expected_ms > _STALL_MS
+        if is_late and not self._was_late:
+            self._fence_not_before_ms = now_ms + _GRACE_MS
+        self._was_late = is_late

@@ -42,7 +42,7 @@ from kraftpy.quorum.controller_events import events_of
 from kraftpy.quorum.duties import Duties
 from kraftpy.quorum.proposal import make_proposal
 from kraftpy.quorum.tenure import Answer, Asked, Read, Tenure, Write
-from kraftpy.types import BrokerId
+from kraftpy.types import NO_EPOCH, BrokerId
 
 log = get_logger(__name__)
 
@@ -122,7 +122,7 @@ class Controller:
         self._act(tenure, self._register)
 
     def resign(self, leader_id: int | None, epoch: int) -> None:
-        """Another node, or none, leads in this epoch."""
+        """Another node, or none, leads in this epoch; NO_EPOCH: this one stops by itself."""
         self._leader_id = leader_id
         self._end(epoch)
 
@@ -134,7 +134,7 @@ class Controller:
             "controller_resigned",
             node=self._node_id,
             epoch=tenure.epoch,
-            new_epoch=new_epoch,
+            new_epoch=None if new_epoch == NO_EPOCH else new_epoch,
             committed=tenure.committed_end_offset,
             in_flight=len(tenure.writes),
         )

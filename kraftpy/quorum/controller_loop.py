@@ -28,6 +28,7 @@ from kraftpy.quorum.control.settings import ControllerSettings
 from kraftpy.quorum.controller import Controller, Settled
 from kraftpy.quorum.image_keeper import ImageKeeper
 from kraftpy.quorum.registration import Registrar
+from kraftpy.types import NO_EPOCH
 
 log = get_logger(__name__)
 
@@ -55,6 +56,7 @@ class ControllerLoop:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
+        self._is_stopped = False
         self._change = 0  # Written by the engine's thread only.
         self._outcomes: deque[tuple[Settled, Future[int]]] = deque()
         self.controller = Controller(
@@ -115,6 +117,12 @@ class ControllerLoop:
         self._set_timer()
         return await answered
 
+    def stop(self) -> None:
+        """Decide nothing more, whoever leads: leadership can be handed over when nothing is on its
+        way, and not while records keep coming."""
+        self._is_stopped = True
+        self._do(self.controller.resign, None, NO_EPOCH)
+
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -122,7 +130,7 @@ class ControllerLoop:
         await asyncio.gather(self._registering, return_exceptions=True)
 
     def _lead(self, change: int, epoch: int, image: ClusterImage) -> None:
-        if change == self._change:
+        if change == self._change and not self._is_stopped:
             self._do(self.controller.lead, epoch, image)
 
     def _resign(self, leader_id: int | None, epoch: int) -> None:

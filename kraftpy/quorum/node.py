@@ -202,6 +202,8 @@ async def _close(
     keeper: ImageKeeper,
 ) -> None:
     loop = asyncio.get_running_loop()
+    if controller is not None:
+        controller.stop()
     # Leadership goes first, while clients can still be told where it went.
     await loop.run_in_executor(None, driver.close)
     await server.close()

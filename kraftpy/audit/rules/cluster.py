@@ -36,19 +36,19 @@ def brokers_support_the_features(step: Step, view: View) -> Iterator[tuple[Findi
 
 
 def unsupported_features(view: View) -> Findings:
-    """Every active broker supports every level; a fenced one is asked when it registers."""
+    """Every unfenced broker supports every level; a feature it does not name, only at level 0."""
     levels = list(view.all_features())
     for broker_id, broker in view.all_brokers():
         if broker.fenced:
             continue
-        ranges = {each.name: each for each in broker.features}
+        ranges = {
+            each.name: (each.min_supported_version, each.max_supported_version)
+            for each in broker.features
+        }
         for name, level in levels:
-            found = ranges.get(name)
-            if found is None:
-                continue
-            if not found.min_supported_version <= level <= found.max_supported_version:
-                supported = f"{found.min_supported_version}-{found.max_supported_version}"
-                yield Finding(f"support of {name} {level}", supported, broker_id)
+            low, high = ranges.get(name, (0, 0))
+            if not low <= level <= high:
+                yield Finding(f"support of {name} {level}", f"{low} to {high}", broker_id)
 
 
 RECORD_CHECKS: Final[tuple[tuple[int, RecordCheck], ...]] = ((43, producer_ids_are_given_once),)

@@ -89,8 +89,8 @@ class Step:
     removed_topics: dict[TopicId, str] = field(default_factory=dict)
     are_features_touched: bool = False
     seen: list[Seen] = field(default_factory=list)
-    # Known before the first record is looked at: clean-up comes before the registration.
-    registering: set[BrokerId] = field(default_factory=set)
+    # Who registers or unregisters, known before the first record: the clean-up comes before it.
+    departing: set[BrokerId] = field(default_factory=set)
     is_about_brokers: bool = False
     is_transaction: bool = False
 

@@ -106,8 +106,10 @@ class LogAudit:
         if self._step is None:
             self._step = Step(base_offset, epoch, evidence, self.history)
         self._step.evidence = evidence
-        self._step.registering |= {
-            each.broker_id for each in records if isinstance(each, r.RegisterBrokerRecord)
+        self._step.departing |= {
+            each.broker_id
+            for each in records
+            if isinstance(each, r.RegisterBrokerRecord | r.UnregisterBrokerRecord)
         }
         self._step.is_about_brokers |= any(isinstance(each, _BROKER_RECORDS) for each in records)
         for position, record in enumerate(records):

@@ -154,7 +154,8 @@ def _unasked(at: PartitionAt, old: Partition, joined: list[BrokerId]) -> Finding
 
 
 def elr_keeps_who_leaves_a_short_isr(at: PartitionAt) -> Findings:
-    """Without a record of who came back uncleanly, any broker that registers may have."""
+    """Without a record of who came back uncleanly, any broker that registers may have; one that
+    is unregistered may be forgotten, too."""
     if at.change is None or not at.view.elr_enabled:
         return
     old, _ = at.change
@@ -164,7 +165,7 @@ def elr_keeps_who_leaves_a_short_isr(at: PartitionAt) -> Findings:
         return
     held = ({*old.elr, *old.isr} - {*at.new.isr}) & {*at.new.replicas}
     unclean = at.step.evidence.unclean_restarts
-    kept = held - (at.step.registering if unclean is None else unclean)
+    kept = held - (at.step.departing if unclean is None else unclean)
     allowed = held if unclean is None else kept
     if not kept <= set(at.new.elr) <= allowed:
         yield Finding(f"ELR {sorted(kept)}", str(sorted(at.new.elr)))

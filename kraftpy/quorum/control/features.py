@@ -105,6 +105,16 @@ def _problem(situation: Situation, update: Any) -> str | None:
         return f"it would go down from {current}, which takes a downgrade"
     if level > current and kind != _UPGRADE:
         return f"it would go up from {current}, which is no downgrade"
+    return _only_in_elr(situation) if update.feature == ELR_FEATURE and level == 0 else None
+
+
+def _only_in_elr(situation: Situation) -> str | None:
+    """A partition with an empty ISR: who holds its committed records only the ELR knows."""
+    topics = situation.image.topics
+    for topic_id, partition_id in situation.index.leaderless():
+        topic = topics[topic_id]
+        if not topic.partitions[partition_id].isr:
+            return f"{topic.name}-{partition_id} has nobody in sync, and would forget who was"
     return None
 
 

@@ -330,6 +330,13 @@ def an_elr_that_outlives_its_feature() -> Log:
     return log
 
 
+@breaks(44)
+def a_level_of_a_feature_that_a_broker_does_not_name() -> Log:
+    log = supporting(1, 2)
+    log.write(level("y", 1))
+    return log
+
+
 @keeps(44)
 def a_level_that_goes_down() -> Log:
     log = supporting(1, 3)

@@ -13,6 +13,10 @@ from kraftpy.types import NO_LEADER, BrokerId, TopicId, Uuid
 ORDERS = TopicId(Uuid(b"O" * 16))
 OTHER = TopicId(Uuid(b"P" * 16))
 EPOCH = 1
+FEATURES = tuple(
+    r.Feature(name=name, min_supported_version=0, max_supported_version=33)
+    for name in (r.METADATA_VERSION, ELR_FEATURE, "x")
+)
 Batch = tuple[int, tuple[MetadataRecord, ...], Evidence]
 
 
@@ -69,7 +73,7 @@ class Log:
         known: dict[str, Any] = {
             "broker_epoch": self.end_offset,
             "end_points": (),
-            "features": (),
+            "features": FEATURES,
             "rack": None,
             "fenced": True,
             "log_dirs": (directory(broker_id),),

@@ -152,6 +152,15 @@ def test_elr_goes_off_and_takes_the_lists_with_it(version: int, kind: int) -> No
     assert not elr_enabled(after)
 
 
+def test_elr_stays_on_while_only_it_knows_who_holds_a_partition() -> None:
+    leaderless = partition(isr=(), leader=BrokerId(-1), eligible_leader_replicas=brokers(2))
+    image = image_of(ELR_ON, topic(), leaderless, base=IMAGE)
+    decision, answer = ask_for(image, update(ELR_FEATURE, 0, SAFE_DOWNGRADE))
+    assert answer.error_code is ErrorCode.invalid_update_version
+    assert "orders-0 has nobody in sync" in answer.error_message
+    assert decision.records == ()
+
+
 def test_a_level_that_does_not_change_writes_nothing() -> None:
     image = image_of(ELR_ON, base=IMAGE)
     for kind in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):

@@ -286,13 +286,17 @@ def _broker_keys() -> dict[str, ConfigKey]:
         setting.key: ConfigKey(
             name=setting.key,
             kind=_PASSWORD if setting.key in SENSITIVE_SETTINGS else setting.kind,
-            default=None if setting.default is None else str(setting.default),
+            default=None if setting.default is None else _text(setting.default),
             meaning=setting.meaning,
         )
         for setting in SETTINGS
     }
     known = {**BROKER_CONFIGS, **settings}  # Where both have it, the setting has the default.
     return {name: known[name] for name in sorted(known)}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _BROKER_KEYS: Final = _broker_keys()

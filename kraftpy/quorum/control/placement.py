@@ -44,6 +44,7 @@ class ReplicaPlacer:
         active = [broker for broker in usable if is_active(image, broker.broker_id)]
         others = [broker for broker in usable if not is_active(image, broker.broker_id)]
         self._racks = {broker.broker_id: broker.rack or _NO_RACK for broker in usable}
+        self._nothing_used = dict.fromkeys(self._racks.values(), 0)
         self._circle = _alternating(active)
         self._last_resort = _alternating(others)
         sizes = Counter(self._racks[broker_id] for broker_id in self._circle)
@@ -103,13 +104,16 @@ class ReplicaPlacer:
         chosen = [circle[leader]]
         first = leader + distance
         self._add(chosen, circle, first, min(replication_factor, len(circle)))
-        self._add(chosen, self._last_resort, 0, replication_factor)
+        if replication_factor > len(circle):
+            self._add(chosen, self._last_resort, 0, replication_factor)
         return tuple(chosen)
 
     def _add(self, chosen: list[BrokerId], circle: list[BrokerId], first: int, wanted: int) -> None:
         """Go round the circle, taking from racks with `level` replicas at most, until enough."""
         racks, size = self._racks, len(circle)
-        used = Counter(racks[broker_id] for broker_id in chosen)
+        used = self._nothing_used.copy()
+        for broker_id in chosen:
+            used[racks[broker_id]] += 1
         level, step, misses = 0, first, 0
         while len(chosen) < wanted:
             # All racks have as many as this level allows: a round in vain is saved.

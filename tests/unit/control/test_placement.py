@@ -126,7 +126,7 @@ def begins_at_the_same_broker(placer: ReplicaPlacer, count: int, factor: int) ->
 
 def racks_forgotten(placer: ReplicaPlacer, count: int, factor: int) -> list[Replicas]:
     placer._circle.sort()
-    placer._racks = dict.fromkeys(placer._racks, "one")
+    placer._racks = dict.fromkeys(placer._racks, "rack-0")
     placer._known.clear()
     return placer.place(count, factor)
 

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from kraftpy.config import SETTINGS
 from kraftpy.describe.configs import describe_configs, list_config_resources
+from kraftpy.dynamic_configs import SENSITIVE_SETTINGS
 from kraftpy.limits import BATCH_RECORDS_MAX
 from kraftpy.metadata_log import ClusterImage
 from kraftpy.metadata_log import records as r
@@ -149,6 +151,16 @@ def test_a_broker_tells_what_can_be_changed_and_what_not() -> None:
     assert entry(where.image, BROKER, "2", "num.io.threads", node_id=2).value == "5"
     node_id = entry(where.image, BROKER, "1", "node.id", static=(("node.id", "1"),), node_id=1)
     assert (node_id.value, node_id.read_only, node_id.config_source) == ("1", True, 4)
+
+
+def test_every_default_of_a_broker_is_told_as_it_could_be_given() -> None:
+    result = describe(cluster().image, BROKER, "1", node_id=1)
+    defaults = {each.name: each.value for each in result.configs}
+    for setting in SETTINGS:
+        text = defaults[setting.key]
+        if setting.default is not None and setting.key not in SENSITIVE_SETTINGS:
+            assert text == text.lower() if isinstance(setting.default, bool) else text is not None
+            assert setting.kind.parse(text) == setting.default
 
 
 def test_all_brokers_together_have_only_what_was_said_of_them_all() -> None:

@@ -11,6 +11,7 @@ from kraftpy import topic_configs
 from kraftpy.describe.configs import configs_of
 from kraftpy.errors import ConfigError
 from kraftpy.limits import BATCH_RECORDS_MAX
+from kraftpy.metadata_log import MetadataRecord
 from kraftpy.metadata_log import records as r
 from kraftpy.quorum.control.configs import (
     APIS,
@@ -36,8 +37,8 @@ NONE = ErrorCode.none
 OTHER_ID = TopicId(Uuid(b"O" * 16))
 
 
-def cluster(*more: r.Record) -> Cluster:
-    return Cluster(broker(1), broker(2), topic(), partition(0, 1, 2), *more)  # type: ignore[arg-type]
+def cluster(*more: MetadataRecord) -> Cluster:
+    return Cluster(broker(1), broker(2), topic(), partition(0, 1, 2), *more)
 
 
 def resource(kind: int, name: str, *configs: tuple[Any, ...]) -> dict[str, Any]:
@@ -249,7 +250,7 @@ def test_kafka_14996_a_request_beyond_a_batch_is_refused_as_a_whole() -> None:
 # -- eligible leader replicas -------------------------------------------------------------------
 
 
-def shrunken(*more: r.Record) -> Cluster:
+def shrunken(*more: MetadataRecord) -> Cluster:
     """Two topics, each with a replica that is eligible though not in sync."""
     small = {"isr": ids(1), "eligible_leader_replicas": ids(2)}
     return Cluster(
@@ -263,7 +264,7 @@ def shrunken(*more: r.Record) -> Cluster:
         r.ConfigRecord(
             resource_type=BROKER, resource_name="", name="min.insync.replicas", value="2"
         ),
-        *more,  # type: ignore[arg-type]
+        *more,
     )
 
 

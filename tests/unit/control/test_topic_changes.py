@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from kraftpy.limits import BATCH_RECORDS_MAX
+from kraftpy.metadata_log import MetadataRecord
 from kraftpy.metadata_log import records as r
 from kraftpy.quorum.control.topics import APIS
 from kraftpy.wire.apis import CREATE_PARTITIONS, DELETE_TOPICS
@@ -30,7 +31,7 @@ from tests.unit.control.topic_requests import (
 # -- deleting -----------------------------------------------------------------------------------
 
 
-def one_topic(*more: r.Record) -> Cluster:
+def one_topic(*more: MetadataRecord) -> Cluster:
     return three_brokers(topic(), partition(0, 1, 2), partition(1, 2, 3), *more)
 
 

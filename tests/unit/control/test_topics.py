@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from kraftpy.limits import BATCH_RECORDS_MAX
 from kraftpy.metadata_log import records as r
+from kraftpy.metadata_log.codec import decode_record, encode_record
 from kraftpy.metadata_log.image import ClusterImage, Partition
 from kraftpy.quorum.control.activity import is_active
 from kraftpy.quorum.control.decision import Decision, Refused
@@ -106,6 +107,13 @@ def test_records_of_a_topic_are_in_order_and_topics_one_after_the_other() -> Non
         "PartitionRecord",
     ]
     assert not decision.own
+
+
+def test_the_records_are_what_the_log_gives_back() -> None:
+    cluster = three_brokers(broker(4, fenced=True))
+    asked = [creatable("a", 3, 4, retention_ms="5")]
+    for record in cluster.decide(APIS, CREATE_TOPICS, LATEST, topics=asked).records:
+        assert decode_record(encode_record(record)) == record
 
 
 def test_defaults_come_from_the_settings() -> None:

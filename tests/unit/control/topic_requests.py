@@ -6,7 +6,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from kraftpy.metadata_log import records as r
+from kraftpy.metadata_log import MetadataRecord
 from kraftpy.quorum.control.topics import APIS
 from kraftpy.wire.apis import CREATE_TOPICS, DELETE_TOPICS, response_type
 from kraftpy.wire.codec import build, decode, encode
@@ -17,9 +17,9 @@ NONE = ErrorCode.none
 TIMEOUT = timedelta(seconds=1)
 
 
-def three_brokers(*more: r.Record, **settings: Any) -> Cluster:
+def three_brokers(*more: MetadataRecord, **settings: Any) -> Cluster:
     brokers = (broker(each, rack=f"rack-{each}") for each in (1, 2, 3))
-    return Cluster(*brokers, *more, **settings)  # type: ignore[arg-type]
+    return Cluster(*brokers, *more, **settings)
 
 
 def creatable(

@@ -59,3 +59,9 @@ PEER_SEND_BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
 PEER_READ_BYTES: Final = 1024 * 1024
 # Different complaints about peers that are remembered, so that each is logged once.
 PEER_COMPLAINTS_MAX: Final = 256
+# Controllers that a broker knows of: those of its settings and those that these have named.
+CONTROLLER_PLACES_MAX: Final = 32
+# Requests of a broker that wait for the active controller; beyond that they are refused at once.
+CHANNEL_REQUESTS_MAX: Final = 1000
+# Batches of an idempotent producer that a partition remembers; clients keep no more in flight.
+PRODUCER_BATCHES_MAX: Final = 5

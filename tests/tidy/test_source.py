@@ -25,7 +25,15 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 # Modules that wait for the command that will use them.
-WAITING: dict[str, str] = {"kraftpy.cli.java": "kraftpy audit asks it before it starts Spark"}
+WAITING: dict[str, str] = {
+    "kraftpy.cli.java": "kraftpy audit asks it before it starts Spark",
+    "kraftpy.broker": "kraftpy broker will run it",
+    "kraftpy.broker.effects": "the replica manager will carry them out",
+    "kraftpy.broker.isr": "partition.py's; see there",
+    "kraftpy.broker.partition": "the replica manager will hold them",
+    "kraftpy.broker.producer_state": "the replica manager will hold one per partition",
+    "kraftpy.broker.reads": "partition.py's; see there",
+}
 
 
 def tracked_files() -> list[str]:

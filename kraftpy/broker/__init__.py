@@ -1,0 +1,1 @@
+"""Brokers: they serve what the metadata log says is true."""

@@ -52,7 +52,7 @@ class Connection:
     def __init__(self, owner: Owner, sock: socket.socket, address: str) -> None:
         self.address = address  # Without the port: the same for all connections of a machine.
         self.buffer = FrameBuffer(owner.limits.frame_bytes_max)
-        self.deadline_ms: int | None = None
+        self._deadline_ms: int | None = None
         self._owner = owner
         self._sock = sock
         self._expired = False
@@ -60,14 +60,16 @@ class Connection:
         self._expect_within(owner.limits.first_byte_ms_max)
         self.task = self._loop.create_task(self._run())
 
-    def expire(self) -> None:
-        """Its deadline has passed."""
+    def check(self, now_ms: int) -> None:
+        """End it if its deadline has passed."""
+        if self._deadline_ms is None or now_ms <= self._deadline_ms:
+            return
         self._expired = True
-        self.deadline_ms = None
+        self._deadline_ms = None
         self.task.cancel()
 
     def _expect_within(self, milliseconds: int) -> None:
-        self.deadline_ms = self._owner.clock.monotonic_ms() + milliseconds
+        self._deadline_ms = self._owner.clock.monotonic_ms() + milliseconds
 
     async def _run(self) -> None:
         reason, detail = "closed", ""
@@ -109,7 +111,7 @@ class Connection:
 
     async def _serve(self) -> None:
         while (frame := await self._next_frame()) is not None:
-            self.deadline_ms = None  # Whoever answers keeps its own time.
+            self._deadline_ms = None  # Whoever answers keeps its own time.
             answer = await self._owner.answer(frame, self)
             if answer is not None:
                 self._expect_within(self._owner.limits.departure_ms_max)

@@ -1,0 +1,1 @@
+"""How a broker knows the cluster: its copy of the metadata log, and what is made of it."""

@@ -92,6 +92,10 @@ bench-image: $(EVERYTHING) ## Measure replay and loading of metadata images
 bench-quorum: $(EVERYTHING) ## Measure the quorum against etcd, ZooKeeper and the bare disk
 	@$(BIN)/python -m bench.quorum $(ARGS)
 
+.PHONY: bench-controller
+bench-controller: $(EVERYTHING) ## Measure the active controller: creation, fencing, failover
+	@$(BIN)/python -m bench.controller $(ARGS)
+
 # Nothing else here touches the system. What they would start on their own is left switched off:
 # bench-quorum runs its own servers, in a directory that it removes.
 .PHONY: bench-peers

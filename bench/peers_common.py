@@ -136,7 +136,7 @@ class System(ABC):
 
     def cpu_s(self) -> float:
         """Processor seconds that the servers which run now have used since they were started."""
-        return sum(_cpu_s(pid) for pid in self.processes.pids)
+        return sum(cpu_s(pid) for pid in self.processes.pids)
 
 
 async def open_channel(kind: type[Channel], port: int) -> Any:
@@ -146,7 +146,7 @@ async def open_channel(kind: type[Channel], port: int) -> Any:
         return (await loop.create_connection(kind, "127.0.0.1", port))[1]
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S

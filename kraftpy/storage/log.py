@@ -34,8 +34,9 @@ from kraftpy.storage.request import (
     Appended,
     PlacedBatch,
     Request,
-    check_replicated,
+    check_continues,
     check_request,
+    read_replicated,
 )
 from kraftpy.storage.retention import SegmentFacts, count_deletable
 from kraftpy.storage.scan import scan_batches
@@ -170,11 +171,13 @@ class Log:
 
     def append_replicated(self, data: Buffer) -> Appended:
         """Batches of another replica, as they are: they must continue this log."""
+        return self.append_placed(read_replicated(data))
+
+    def append_placed(self, placed: list[PlacedBatch]) -> Appended:
+        """The same for batches that whoever calls has found whole."""
         self._refuse_if_closed()
         base_offset = self.end_offset
-        placed = check_replicated(
-            data, self.config.batch_bytes_max, base_offset, self.epochs.latest
-        )
+        check_continues(placed, self.config.batch_bytes_max, base_offset, self.epochs.latest)
         self._write(placed)
         return Appended(base_offset, self.end_offset)
 

@@ -92,6 +92,12 @@ def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> Batc
 
 def damage(data: bytes | bytearray | memoryview, position: int, end: int) -> str | None:
     """Say what is wrong with the batch that begins at `position`, or None if it is whole."""
+    found = read_whole(data, position, end)
+    return found if isinstance(found, str) else None
+
+
+def read_whole(data: bytes | bytearray | memoryview, position: int, end: int) -> BatchHeader | str:
+    """The header of the batch that begins at `position`, or what is wrong with the batch."""
     if end - position < HEADER_BYTES:
         return f"{end - position} bytes are too few for a batch header"
     header = read_header(data, position)
@@ -102,7 +108,7 @@ def damage(data: bytes | bytearray | memoryview, position: int, end: int) -> str
         return f"the batch needs {header.size} bytes, {end - position} are there"
     if crc32c(memoryview(data)[position + CRC_START : position + header.size]) != header.crc:
         return "the CRC does not match"
-    return None
+    return header
 
 
 def header_damage(header: BatchHeader) -> str | None:
@@ -122,10 +128,9 @@ def validate(data: bytearray | memoryview) -> list[tuple[int, BatchHeader]]:
     position = 0
     end = len(data)
     while position < end:
-        wrong = damage(data, position, end)
-        if wrong is not None:
-            raise InvalidBatch(f"batch at byte {position} of the request: {wrong}")
-        header = read_header(data, position)
+        header = read_whole(data, position, end)
+        if isinstance(header, str):
+            raise InvalidBatch(f"batch at byte {position} of the request: {header}")
         batches.append((position, header))
         position += header.size
     if not batches:

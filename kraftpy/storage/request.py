@@ -57,19 +57,26 @@ def check_request(data: Buffer, batch_bytes_max: int) -> Request:
     return Request(view, batches)
 
 
-def check_replicated(data: Buffer, batch_bytes_max: int, due: int, epoch: int) -> list[PlacedBatch]:
-    """A replica's batches; InvalidBatch unless they continue a log that ends at `due`."""
-    placed = []
+def read_replicated(data: Buffer) -> list[PlacedBatch]:
+    """A replica's batches; InvalidBatch unless each is whole."""
     view = memoryview(data)
-    for position, header in validate(view):
+    return [
+        PlacedBatch(header, view[position : position + header.size])
+        for position, header in validate(view)
+    ]
+
+
+def check_continues(placed: list[PlacedBatch], batch_bytes_max: int, due: int, epoch: int) -> None:
+    """InvalidBatch unless the batches continue a log that ends at `due` in `epoch`."""
+    position = 0
+    for header, _ in placed:
         _check_size(position, header, batch_bytes_max)
         if header.base_offset != due:
             raise InvalidBatch(f"a batch of offset {header.base_offset} where {due} was due")
         if header.leader_epoch < epoch:
             raise InvalidBatch(f"epoch {header.leader_epoch} at offset {due}, after {epoch}")
-        placed.append(PlacedBatch(header, view[position : position + header.size]))
         due, epoch = header.end_offset, header.leader_epoch
-    return placed
+        position += header.size
 
 
 def _check_size(position: int, header: BatchHeader, batch_bytes_max: int) -> None:

@@ -377,7 +377,7 @@ class SimNode:
         return (
             position < len(journal._offsets)
             and journal._offsets[position] == entry.base
-            and journal._batch_at(entry.base) == entry.data
+            and journal._batch_at(entry.base).data == entry.data
         )
 
     def observe(self) -> None:

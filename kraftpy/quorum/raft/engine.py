@@ -314,8 +314,8 @@ class RaftEngine:
         if len(request.batches) != 1:
             raise InvalidBatch(f"one entry is one batch, not {len(request.batches)}")
         position, header = request.batches[0]
-        stamp(request.data, position, header, proposal.base_offset, proposal.epoch)
-        return Command(bytes(request.data), header.size)
+        header = stamp(request.data, position, header, proposal.base_offset, proposal.epoch)
+        return Command(bytes(request.data), header.size, header=header)
 
     def _send_soon(self) -> None:
         """Let the core send append_entries in this tick and not with the next heartbeat."""

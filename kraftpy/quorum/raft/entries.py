@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kraftpy.errors import WireError
-from kraftpy.storage.record_batch import BatchHeader, damage, read_header
+from kraftpy.storage.record_batch import BatchHeader, read_header, read_whole
 
 NO_OP: Final = b"\x01"
 
@@ -18,24 +18,29 @@ NO_OP: Final = b"\x01"
 class Command:
     """A batch, in memory or to be fetched from the log when someone wants its bytes."""
 
-    __slots__ = ("_data", "_fetch", "_size")
+    __slots__ = ("_data", "_fetch", "_header", "_size")
 
     def __init__(
-        self, data: bytes | None, size: int, fetch: Callable[[], bytes] | None = None
+        self,
+        data: bytes | None,
+        size: int,
+        fetch: Callable[[], bytes] | None = None,
+        header: BatchHeader | None = None,
     ) -> None:
         self._data = data
         self._size = size
         self._fetch = fetch
+        self._header = header
 
     @staticmethod
     def of(data: bytes) -> "Command":
         """A batch from outside; WireError unless it is exactly one whole batch."""
-        wrong = damage(data, 0, len(data))
-        if wrong is None and read_header(data).size != len(data):
-            wrong = "bytes behind the batch"
-        if wrong is not None:
-            raise WireError(f"an entry is not a batch: {wrong}")
-        return Command(data, len(data))
+        header = read_whole(data, 0, len(data))
+        if isinstance(header, str):
+            raise WireError(f"an entry is not a batch: {header}")
+        if header.size != len(data):
+            raise WireError("an entry is not a batch: bytes behind the batch")
+        return Command(data, len(data), header=header)
 
     def data(self) -> bytes:
         if self._data is not None:
@@ -44,7 +49,9 @@ class Command:
         return self._fetch()
 
     def header(self) -> BatchHeader:
-        return read_header(self.data())
+        if self._header is None:
+            self._header = read_header(self.data())
+        return self._header
 
     def __len__(self) -> int:
         return self._size

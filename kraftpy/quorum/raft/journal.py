@@ -34,6 +34,7 @@ from kraftpy.quorum.consensus import CommittedBatch
 from kraftpy.quorum.raft.entries import NO_OP, Command
 from kraftpy.quorum.raft.quorum_state import QuorumStateFile, Vote
 from kraftpy.storage.record_batch import read_header
+from kraftpy.storage.request import PlacedBatch
 
 Entry = tuple[Command, int, int]
 _FIRST_INDEX: Final = 1
@@ -87,9 +88,9 @@ class RaftJournal(Journal):  # type: ignore[misc]
         self._offsets = array("q")  # Where each entry's batch begins.
         self._terms = array("q")
         self._sizes = array("q")
-        self._recent: OrderedDict[int, bytes] = OrderedDict()  # By base offset.
+        self._recent: OrderedDict[int, CommittedBatch] = OrderedDict()  # By base offset.
         self._recent_bytes = 0
-        self._unwritten: list[bytes] = []  # Added, and not handed to the log yet.
+        self._unwritten: list[PlacedBatch] = []  # Added, and not handed to the log yet.
         self._unwritten_end_offset = 0
         self._limit: int | None = None
         self._installing: tuple[int, int] | None = None
@@ -207,18 +208,21 @@ class RaftJournal(Journal):  # type: ignore[misc]
         if position == 0:
             return _NOTHING, index, term
         offset = self._offsets[position - 1]
-        command = Command(
-            self._recent.get(offset),
-            self._sizes[position - 1],
-            lambda: self._batch_at(offset),
-        )
+        recent = self._recent.get(offset)
+        size = self._sizes[position - 1]
+        if recent is not None:
+            command = Command(recent.data, size, header=recent.header)
+        else:
+            command = Command(None, size, lambda: self._batch_at(offset).data)
         return command, index + position, self._terms[position - 1]
 
-    def _batch_at(self, offset: int) -> bytes:
+    def _batch_at(self, offset: int) -> CommittedBatch:
         found = self._recent.get(offset)
-        if found is None:
-            self.write()
-        return self._log.read(offset, 0).read() if found is None else found
+        if found is not None:
+            return found
+        self.write()
+        data = self._log.read(offset, 0).read()
+        return CommittedBatch(read_header(data), data)
 
     def limit_view(self, last_index: int | None) -> None:
         """Hide the entries after `last_index` while the core handles one message; None: show all.
@@ -258,8 +262,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
             command = self._leader_change(term)
         if index != self.last()[0] + 1 or len(self) != 1 + len(self._offsets):
             raise self.fail(FatalFault(f"entry {index} after {self.last()[0]} of a longer log"))
-        data = command.data()
-        header = read_header(data)
+        data, header = command.data(), command.header()
         if header.leader_epoch != term:
             raise self.fail(
                 FatalFault(f"a batch decided in epoch {header.leader_epoch} in epoch {term}")
@@ -272,22 +275,22 @@ class RaftJournal(Journal):  # type: ignore[misc]
                 )
             )
         self._note(header.base_offset, term, header.size)
-        self._unwritten.append(data)
+        self._unwritten.append(PlacedBatch(header, memoryview(data)))
         self._unwritten_end_offset = header.end_offset
         if self._limit is not None:
             self._limit += 1
-        self._remember(header.base_offset, data)
+        self._remember(CommittedBatch(header, data))
 
     def write(self) -> None:
         """Hand to the log what was added: all of a message, or of a tick, with one write."""
         if not self._unwritten:
             return
         self._refuse_if_failed()
-        whole = self._unwritten[0] if len(self._unwritten) == 1 else b"".join(self._unwritten)
-        self._unwritten.clear()
+        # Every entry was found whole: by the engine that proposes it, or when it was received.
+        placed, self._unwritten = self._unwritten, []
         try:
             with self.lock:
-                self._log.append_replicated(whole)
+                self._log.append_placed(placed)
         except (DiskFault, InvalidBatch) as error:
             index = self.last()[0]
             raise self.fail(FatalFault(f"cannot append entry {index}: {error}")) from error
@@ -306,11 +309,12 @@ class RaftJournal(Journal):  # type: ignore[misc]
         )
         return Command(bytes(batch), len(batch))
 
-    def _remember(self, offset: int, data: bytes) -> None:
-        self._recent[offset] = data
-        self._recent_bytes += len(data)
+    def _remember(self, batch: CommittedBatch) -> None:
+        """Not committed yet; but then it is needed once more, as what the type says."""
+        self._recent[batch.header.base_offset] = batch
+        self._recent_bytes += batch.header.size
         while self._recent_bytes > RECENT_BATCH_BYTES_MAX:
-            self._recent_bytes -= len(self._recent.popitem(last=False)[1])
+            self._recent_bytes -= self._recent.popitem(last=False)[1].header.size
 
     def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802
         """Cut the tail, because the leader's log differs from `position` on."""
@@ -332,7 +336,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
         except StorageError as error:
             raise self.fail(DiskFault(str(error))) from error
         for each in [known for known in self._recent if known >= offset]:
-            self._recent_bytes -= len(self._recent.pop(each))
+            self._recent_bytes -= self._recent.pop(each).header.size
 
     def deleteEntriesTo(self, position: int) -> None:  # noqa: N802
         """Never: snapshots shorten the log in `shorten`, not in the core."""
@@ -444,8 +448,6 @@ class RaftJournal(Journal):  # type: ignore[misc]
 
     def batches(self, after_index: int, to_index: int) -> list[CommittedBatch]:
         """The batches of the entries in (after_index, to_index]."""
-        found = []
-        for index in range(after_index + 1, to_index + 1):
-            data = self._batch_at(self._offsets[index - self._first[0] - 1])
-            found.append(CommittedBatch(read_header(data), data))
-        return found
+        first = self._first[0] + 1
+        offsets = self._offsets[after_index + 1 - first : to_index + 1 - first]
+        return [self._batch_at(offset) for offset in offsets]

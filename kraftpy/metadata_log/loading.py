@@ -13,7 +13,7 @@ from kraftpy.errors import CorruptRecord, RecordDecodeError, StorageError
 from kraftpy.logs import get_logger
 from kraftpy.metadata_log.batches import metadata_records
 from kraftpy.metadata_log.delta import ClusterDelta
-from kraftpy.metadata_log.image import EMPTY, ClusterImage
+from kraftpy.metadata_log.image import EMPTY, Changes, ClusterImage
 from kraftpy.metadata_log.snapshot_file import list_snapshots, read_snapshot
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.storage.record_batch import BatchHeader
@@ -66,6 +66,16 @@ def replay_batches(
 
     `progress` is told the offset that was reached.
     """
+    return replay_with_changes(image, batches, end_offset, progress)[0]
+
+
+def replay_with_changes(
+    image: ClusterImage,
+    batches: Iterable[tuple[BatchHeader, memoryview]],
+    end_offset: int,
+    progress: Progress = no_progress,
+) -> tuple[ClusterImage, Changes]:
+    """The same, and what differs from the image that it began with."""
     delta = ClusterDelta(image)
     due, epoch, timestamp = int(image.end_offset), int(image.epoch), image.timestamp_ms
     with _collector_paused():
@@ -77,7 +87,7 @@ def replay_batches(
             delta.replay_all(metadata_records(header, data), due)
             due, epoch, timestamp = header.end_offset, header.leader_epoch, header.max_timestamp
             progress(due)
-        return delta.image(due, epoch, timestamp)
+        return delta.image(due, epoch, timestamp), delta.changes()
 
 
 @contextmanager

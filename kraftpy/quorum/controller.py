@@ -37,6 +37,7 @@ from kraftpy.quorum.control.broker_heartbeat import decide_heartbeat
 from kraftpy.quorum.control.controllers import decide_controller_registration
 from kraftpy.quorum.control.decision import ControlApi, Decision, Refused, Situation
 from kraftpy.quorum.control.features import bootstrap_records
+from kraftpy.quorum.control.partition_index import PartitionIndex
 from kraftpy.quorum.control.settings import ControllerSettings
 from kraftpy.quorum.controller_events import events_of
 from kraftpy.quorum.duties import Duties
@@ -98,15 +99,16 @@ class Controller:
 
     # -- leadership ---------------------------------------------------------------------------
 
-    def lead(self, epoch: int, image: ClusterImage) -> None:
+    def lead(self, epoch: int, image: ClusterImage, index: PartitionIndex | None = None) -> None:
         """This node is the active controller; the image is all that is committed, up to and with
-        the batch that began the epoch."""
+        the batch that began the epoch. Its index, if there is one, is the controller's from now on.
+        """
         if self._has_failed:
             return
         self._end(epoch)
         now_ms = self._clock.monotonic_ms()
         self._leader_id = self._node_id
-        self._tenure = tenure = Tenure.of(epoch, image, now_ms)
+        self._tenure = tenure = Tenure.of(epoch, image, index or PartitionIndex(image), now_ms)
         self._duties.begin(now_ms)
         log.info(
             "controller_active",

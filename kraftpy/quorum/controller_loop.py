@@ -2,9 +2,9 @@
 
 Leadership comes from the engine's thread. That it is lost, the controller hears at once. That it is
 won, it hears by way of the ImageKeeper: when the keeper has replayed all that the engine told
-before, its image is complete, so nothing is loaded and nothing is raced for. Every change of
-leadership has a number; a victory that took the way through the keeper while a defeat overtook it
-carries an old one and is ignored.
+before, its image and its index are complete, so nothing is loaded and nothing is raced for. Every
+change of leadership has a number; a victory that took the way through the keeper while a defeat
+overtook it carries an old one and is ignored.
 
 Outcomes of proposals are settled in the engine's thread, many in one tick: they wake the loop once.
 """
@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from kraftpy.clock import Clock
@@ -24,6 +25,7 @@ from kraftpy.metadata_log.image import ClusterImage
 from kraftpy.metadata_log.snapshot_file import SnapshotId
 from kraftpy.quorum.consensus import CommittedBatch, Consensus
 from kraftpy.quorum.control.decision import ControlApi, Values
+from kraftpy.quorum.control.partition_index import PartitionIndex
 from kraftpy.quorum.control.settings import ControllerSettings
 from kraftpy.quorum.controller import Controller, Settled
 from kraftpy.quorum.image_keeper import ImageKeeper
@@ -77,10 +79,10 @@ class ControllerLoop:
         self._change += 1
         if leader_id != self._node_id:
             self._soon(self._resign, leader_id, epoch)
+            self._keeper.stand_by()
             return
-        change = self._change
         # In the keeper's thread; what follows the image in the log is for this node to decide.
-        self._keeper.afterwards(lambda image: self._soon(self._lead, change, epoch, image))
+        self._keeper.hand_over(partial(self._soon, self._lead, self._change, epoch))
 
     def committed(self, batches: list[CommittedBatch]) -> None:
         """Futures tell what became of this controller's proposals, the keeper of the others'."""
@@ -129,9 +131,9 @@ class ControllerLoop:
         self._registering.cancel()
         await asyncio.gather(self._registering, return_exceptions=True)
 
-    def _lead(self, change: int, epoch: int, image: ClusterImage) -> None:
+    def _lead(self, change: int, epoch: int, image: ClusterImage, index: PartitionIndex) -> None:
         if change == self._change and not self._is_stopped:
-            self._do(self.controller.lead, epoch, image)
+            self._do(self.controller.lead, epoch, image, index)
 
     def _resign(self, leader_id: int | None, epoch: int) -> None:
         self._do(self.controller.resign, leader_id, epoch)

@@ -5,6 +5,10 @@ milliseconds later: were it woken by every commit, it would run when whoever wai
 should, and a replay of many batches costs little more than one of few. Whoever
 wants the image takes it as it is: an immutable value. A record that cannot be replayed is a fault
 of the node, since every other node has the same record.
+
+On a standby an index of the partitions is kept up with the image. Whoever becomes the active
+controller is handed both, complete, and loads nothing; the keeper begins a new index when this node
+is a standby again.
 """
 
 import queue
@@ -16,17 +20,18 @@ from typing import Final
 from kraftpy.clock import Clock
 from kraftpy.errors import FatalFault, KraftError
 from kraftpy.metadata_log.image import EMPTY, ClusterImage
-from kraftpy.metadata_log.loading import replay_batches
+from kraftpy.metadata_log.loading import replay_with_changes
 from kraftpy.metadata_log.snapshot_file import SnapshotId, read_snapshot
 from kraftpy.quorum.consensus import CommittedBatch, Consensus
+from kraftpy.quorum.control.partition_index import PartitionIndex
 from kraftpy.storage.file_layer import FileLayer
 
 _OFFER_EVERY_MS: Final = 1000
 _NO_END: Final = (1 << 63) - 1
 _GATHER_S: Final = 0.005
 
-_Then = Callable[[ClusterImage], None]
-_Told = list[CommittedBatch] | SnapshotId | _Then | None  # None is the end.
+HandOver = Callable[[ClusterImage, PartitionIndex], None]
+_Told = list[CommittedBatch] | SnapshotId | HandOver | bool | None  # None is the end.
 
 
 class ImageKeeper:
@@ -41,6 +46,8 @@ class ImageKeeper:
         on_fault: Callable[[FatalFault], None],
     ) -> None:
         self.image: ClusterImage = EMPTY
+        self._index = PartitionIndex(EMPTY)
+        self._keeps_index = True
         self._files = files
         self._directory = directory
         self._consensus = consensus
@@ -66,15 +73,19 @@ class ImageKeeper:
     def failed(self, fault: FatalFault) -> None:
         """Whoever runs the node hears of it too."""
 
-    # -- for others: in any thread ------------------------------------------------------------
+    # -- for a controller: in any thread ------------------------------------------------------
 
-    def afterwards(self, then: _Then) -> None:
-        """Call, in the thread here, with the image once all that was told so far is in it.
+    def hand_over(self, take: HandOver) -> None:
+        """Call, in the thread here, with all that was told so far in the image and its index.
 
         What waits meanwhile is replayed at once, without the gathering: somebody needs it.
         """
-        self._told.put(then)
+        self._told.put(take)
         self._hurry.set()
+
+    def stand_by(self) -> None:
+        """The controller of this node is not active: keep an index for when it will be."""
+        self._told.put(True)
 
     # -- the thread ---------------------------------------------------------------------------
 
@@ -108,17 +119,29 @@ class ImageKeeper:
                 continue
             self._replay(gathered)
             gathered = []
-            if isinstance(each, SnapshotId):
-                self.image = read_snapshot(self._files, self._directory, each)
-            elif each is not None:
-                each(self.image)
+            self._take(each)
         self._replay(gathered)
+        if self._keeps_index:
+            self._index.build()
+
+    def _take(self, told: SnapshotId | HandOver | bool | None) -> None:
+        if isinstance(told, SnapshotId):
+            self.image = read_snapshot(self._files, self._directory, told)
+            self._index = PartitionIndex(self.image)
+        elif isinstance(told, bool):
+            self._keeps_index = told
+        elif told is not None:
+            index, self._index = self._index, PartitionIndex(self.image)
+            self._keeps_index = False
+            told(self.image, index)
 
     def _replay(self, batches: list[CommittedBatch]) -> None:
         if not batches:
             return
         found = ((batch.header, memoryview(batch.data)) for batch in batches)
-        self.image = replay_batches(self.image, found, _NO_END)
+        image, changes = replay_with_changes(self.image, found, _NO_END)
+        self._index.move(image, changes)
+        self.image = image
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._offered_ms >= _OFFER_EVERY_MS:
             self._offered_ms = now_ms

@@ -80,12 +80,13 @@ class Tenure:
     _bytes: int = 0
 
     @staticmethod
-    def of(epoch: int, image: ClusterImage, now_ms: int) -> "Tenure":
+    def of(epoch: int, image: ClusterImage, index: PartitionIndex, now_ms: int) -> "Tenure":
         """The image is all that is committed, up to the batch that began this epoch."""
+        assert index.image is image
         return Tenure(
             epoch=epoch,
             image=image,
-            index=PartitionIndex(image),
+            index=index,
             heartbeats=Heartbeats.of(image, now_ms),
             committed_end_offset=image.end_offset,
         )

@@ -36,11 +36,11 @@ class PartitionIndex:
 
     def holding(self, broker_id: BrokerId) -> list[PartitionKey]:
         """Partitions that have the broker in the ISR or among the eligible leader replicas."""
-        self._build()
+        self.build()
         return sorted(self._holding.get(broker_id, ()))
 
     def leads_any(self, broker_id: BrokerId) -> bool:
-        self._build()
+        self.build()
         topics = self._image.topics
         return any(
             topics[topic_id].partitions[partition_id].leader == broker_id
@@ -48,27 +48,27 @@ class PartitionIndex:
         )
 
     def leaderless(self) -> list[PartitionKey]:
-        self._build()
+        self.build()
         return sorted(self._leaderless)
 
     def reassigning(self) -> list[PartitionKey]:
         """Partitions with replicas to add or to remove."""
-        self._build()
+        self.build()
         return sorted(self._reassigning)
 
     def not_preferred(self) -> list[PartitionKey]:
         """Partitions that are led, but not by their first replica."""
-        self._build()
+        self.build()
         return sorted(self._not_preferred)
 
     def preferring(self, broker_id: BrokerId) -> int:
         """How many partitions have the broker as their first replica."""
-        self._build()
+        self.build()
         return self._preferring[broker_id]
 
     def colliding(self, name: str) -> list[str]:
         """Topics whose names differ from this one in dots and underscores only."""
-        self._build()
+        self.build()
         return self._names.colliding(name)
 
     # -- keeping up ---------------------------------------------------------------------------
@@ -98,7 +98,8 @@ class PartitionIndex:
                 if now is not None:
                     self._add(key, now)
 
-    def _build(self) -> None:
+    def build(self) -> None:
+        """Walk now, for those who have the time, and not when it is first asked for."""
         if self._is_built:
             return
         self._is_built = True

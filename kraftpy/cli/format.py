@@ -6,10 +6,10 @@ import click
 
 from kraftpy.cli.settings import settings_options_and
 from kraftpy.config import Settings
-from kraftpy.quorum.identity import load_identity
 from kraftpy.quorum.node import open_directory
 from kraftpy.quorum.node_config import NodeConfig
 from kraftpy.storage.file_layer import OsFiles
+from kraftpy.storage.identity import load_identity
 from kraftpy.types import uuid_text
 
 

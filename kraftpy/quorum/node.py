@@ -25,13 +25,7 @@ from kraftpy.quorum.apis.control import handlers
 from kraftpy.quorum.consensus import CommittedBatch, Consensus, Listener
 from kraftpy.quorum.control.api_table import CONTROL_APIS
 from kraftpy.quorum.controller_loop import ControllerLoop
-from kraftpy.quorum.identity import (
-    Identity,
-    KnownVoters,
-    check_identity,
-    format_directory,
-    load_identity,
-)
+from kraftpy.quorum.identity import KnownVoters
 from kraftpy.quorum.image_keeper import ImageKeeper
 from kraftpy.quorum.log_view import LogView
 from kraftpy.quorum.node_config import NodeConfig
@@ -43,6 +37,7 @@ from kraftpy.quorum.registration import Registrar, registration_message, registr
 from kraftpy.quorum.server import ControllerServer
 from kraftpy.storage.directory import DataDirectory
 from kraftpy.storage.file_layer import FileLayer
+from kraftpy.storage.identity import Identity, check_identity, format_directory, load_identity
 from kraftpy.types import random_uuid, uuid_text
 
 log = get_logger(__name__)

@@ -213,7 +213,7 @@ class MetadataCopy:
         except OSError as error:
             raise self._disk_fault(error) from error
         before, self.image = self.image, self._loaded(snapshot_id)
-        # Only now: from the rename on, a crash finds the snapshot, and the log follows at the start.
+        # Only now: from the rename on, a crash finds the snapshot, and the log follows it.
         self._log.log.truncate_fully_and_start_at(snapshot_id.end_offset)
         self._log.delete_old()
         log.info("snapshot_loaded", snapshot=snapshot_id.file_name)

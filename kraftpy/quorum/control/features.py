@@ -3,18 +3,23 @@
 A feature's level says what every node may write and must understand. What always holds: each
 registered broker, fenced ones included since they may come back, and each controller supports every
 level in the image. A request changes all the features that it names or none of them.
-
-metadata.version has the one level whose records we write: every record goes into the log in its
-newest version, which is what 33 (Kafka 4.4) stands for. group.version and transaction.version have
-no level above 0 until a coordinator honours it. kraft.version is 0, a fixed set of voters; its
-level belongs to Raft and is never in a metadata record.
+Which levels there are is in kraftpy/metadata_log/features.py.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from kraftpy.metadata_log.features import (
+    METADATA_VERSION_LEVEL as METADATA_VERSION_LEVEL,
+)
+from kraftpy.metadata_log.features import (
+    SUPPORTED as SUPPORTED,
+)
+from kraftpy.metadata_log.features import (
+    supported_features as supported_features,
+)
 from kraftpy.metadata_log.image import ClusterImage
 from kraftpy.metadata_log.records import (
     BROKER_RESOURCE,
@@ -30,14 +35,6 @@ from kraftpy.quorum.control.settings import ControllerSettings
 from kraftpy.quorum.control.topic_settings import ELR_FEATURE, MIN_INSYNC_REPLICAS
 from kraftpy.wire.apis import NO_THROTTLE, UPDATE_FEATURES, VersionRange
 
-METADATA_VERSION_LEVEL: Final = 33
-SUPPORTED: Final[Mapping[str, VersionRange]] = {
-    METADATA_VERSION: VersionRange(METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
-    ELR_FEATURE: VersionRange(0, 1),
-    "group.version": VersionRange(0, 0),
-    "transaction.version": VersionRange(0, 0),
-    "kraft.version": VersionRange(0, 0),
-}
 # What a new cluster begins with, as Kafka's do from 4.1 on.
 _FIRST_LEVELS: Final = {METADATA_VERSION: METADATA_VERSION_LEVEL, ELR_FEATURE: 1}
 _UNSUPPORTED: Final = VersionRange(0, 0)  # A node that does not name a feature has it switched off.
@@ -45,14 +42,6 @@ _UPGRADE: Final = 1
 _SAFE_DOWNGRADE: Final = 2
 _UNSAFE_DOWNGRADE: Final = 3
 _ALL_BROKERS: Final = ""
-
-
-def supported_features() -> tuple[Feature, ...]:
-    """What a node of this release puts into its registration."""
-    return tuple(
-        Feature(name=name, min_supported_version=low, max_supported_version=high)
-        for name, (low, high) in sorted(SUPPORTED.items())
-    )
 
 
 def bootstrap_records(

@@ -7,13 +7,13 @@ count, since one value must hold for all replicas.
 
 from typing import Final
 
+from kraftpy.metadata_log.features import ELR_FEATURE as ELR_FEATURE
 from kraftpy.metadata_log.image import ClusterImage
 from kraftpy.metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from kraftpy.quorum.control.settings import ControllerSettings
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
-ELR_FEATURE: Final = "eligible.leader.replicas.version"
 _DEFAULT_BROKERS: Final = (BROKER_RESOURCE, "")
 
 

@@ -25,7 +25,7 @@ from collections.abc import Set
 from typing import Final, NamedTuple, Protocol
 
 from kraftpy.errors import WireError
-from kraftpy.quorum.identity import Identity
+from kraftpy.storage.identity import Identity
 from kraftpy.types import Uuid, uuid_text
 
 # A Kafka request begins with its length, at most 100 MiB, and TLS with 0x16: neither with this.

@@ -30,7 +30,6 @@ from kraftpy.clock import Clock
 from kraftpy.errors import WireError
 from kraftpy.limits import PEER_HANDSHAKES_MAX, PEER_SEND_BUFFER_BYTES_MAX
 from kraftpy.logs import get_logger
-from kraftpy.quorum.identity import Identity
 from kraftpy.quorum.raft import messages
 from kraftpy.quorum.raft.engine import RaftEngine
 from kraftpy.quorum.raft.guard import Message
@@ -48,6 +47,7 @@ from kraftpy.quorum.raft.peer_connection import PeerConnection
 from kraftpy.quorum.raft.peer_dialer import Dialer, SocketAddress
 from kraftpy.quorum.raft.peer_tls import PeerTls, TlsTunnel
 from kraftpy.quorum.voters import Voter
+from kraftpy.storage.identity import Identity
 from kraftpy.types import Uuid, uuid_text
 
 __all__ = ["PEER_MAGIC", "PeerTiming", "TcpWorld", "is_peer"]

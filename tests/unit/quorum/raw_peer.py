@@ -14,13 +14,13 @@ from typing import Any, cast
 
 from kraftpy.clock import SystemClock
 from kraftpy.errors import WireError
-from kraftpy.quorum.identity import Identity
 from kraftpy.quorum.raft import messages
 from kraftpy.quorum.raft.engine import RaftEngine
 from kraftpy.quorum.raft.guard import Message
 from kraftpy.quorum.raft.handshake import NONCE_BYTES, PEER_MAGIC, Connector, Session
 from kraftpy.quorum.raft.peers import PeerTiming, TcpWorld
 from kraftpy.quorum.voters import Voter
+from kraftpy.storage.identity import Identity
 from tests.unit.quorum.tcp_cluster import CLUSTER_ID, SECRET, directory_id, listening
 
 Address = tuple[str, int]

@@ -18,13 +18,13 @@ from kraftpy.metadata_log.records import NoOpRecord
 from kraftpy.metadata_log.snapshot_file import SnapshotId
 from kraftpy.metadata_log.snapshotter import SnapshotPolicy, Snapshotter
 from kraftpy.quorum.consensus import CommittedBatch
-from kraftpy.quorum.identity import Identity
 from kraftpy.quorum.raft.driver import RaftDriver
 from kraftpy.quorum.raft.engine import RaftEngine, RaftTiming
 from kraftpy.quorum.raft.peer_tls import PeerTls
 from kraftpy.quorum.raft.peers import PeerTiming, TcpWorld
 from kraftpy.quorum.voters import Voter
 from kraftpy.storage.file_layer import OsFiles
+from kraftpy.storage.identity import Identity
 from kraftpy.types import Uuid, random_uuid
 
 CLUSTER_ID = random_uuid(random.Random(1))

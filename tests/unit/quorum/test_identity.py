@@ -5,13 +5,9 @@ import random
 import pytest
 
 from kraftpy.errors import ConfigError, CorruptRecord
-from kraftpy.quorum.identity import (
-    KnownVoters,
-    check_identity,
-    format_directory,
-    load_identity,
-)
+from kraftpy.quorum.identity import KnownVoters
 from kraftpy.quorum.voters import Voter, default_cluster_id, parse_voters
+from kraftpy.storage.identity import check_identity, format_directory, load_identity
 from kraftpy.testing.simulated_files import PowerLoss, SimulatedFiles
 from kraftpy.types import Uuid, parse_uuid, uuid_text
 

@@ -13,16 +13,14 @@ kraftpy/cli/settings.py for the rest). What it refuses, it refuses with a Config
 that names the key, where it came from and, for an unknown key, the nearest one that exists.
 """
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
 from kraftpy.config_kinds import (
     INT32_MAX,
     INT64_MAX,
-    Kind,
     any_text,
     file_path,
     one_of,
@@ -30,11 +28,13 @@ from kraftpy.config_kinds import (
     true_or_false,
     whole_number,
 )
+from kraftpy.config_rows import ENVIRONMENT_PREFIX, Setting
+from kraftpy.config_rows import setting as _setting
+from kraftpy.config_rows import unset as _unset
 from kraftpy.errors import ConfigError
 
 T = TypeVar("T")
 
-ENVIRONMENT_PREFIX: Final = "KRAFTPY_"
 CONFIG_FILE_VARIABLE: Final = "KRAFTPY_CONFIG"  # Names the config file; not a setting itself.
 METADATA_PARTITION: Final = "__cluster_metadata-0"
 
@@ -45,30 +45,6 @@ _HOUR_MS: Final = 60 * _MINUTE_MS
 _LIKELY_SIMILARITY: Final = 0.6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One row of the table that `kraftpy config list` prints."""
-
-    key: str
-    kind: Kind[Any]
-    default: Any  # None: not set, and another key decides.
-    meaning: str
-
-    @property
-    def environment_name(self) -> str:
-        return environment_name(self.key)
-
-    @property
-    def attribute(self) -> str:
-        """The field of Settings that holds the value."""
-        return re.sub(r"[.-]", "_", self.key)
-
-    @property
-    def subject(self) -> str:
-        """What it decides; keys that differ only in the unit of time have the same subject."""
-        return re.sub(r"\.(ms|minutes|hours)$", "", self.key)
-
-
 @dataclass(frozen=True, slots=True)
 class Given:
     """A value that somebody gave, not yet checked, and where they gave it."""
@@ -76,16 +52,6 @@ class Given:
     key: str
     text: str
     origin: str
-
-
-def _setting(key: str, kind: Kind[T], default: T, meaning: str) -> T:
-    row = Setting(key=key, kind=kind, default=default, meaning=meaning)
-    return field(default=default, metadata={"setting": row})
-
-
-def _unset(key: str, kind: Kind[T], meaning: str) -> T | None:
-    row = Setting(key=key, kind=kind, default=None, meaning=meaning)
-    return field(default=None, metadata={"setting": row})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +180,24 @@ class Settings:
         9000,
         "A broker that sends no heartbeat for longer than this is fenced.",
     )
+    broker_heartbeat_interval_ms: int = _setting(
+        "broker.heartbeat.interval.ms",
+        whole_number(1, INT32_MAX),
+        2000,
+        "How often a broker tells the active controller that it is alive.",
+    )
+    initial_broker_registration_timeout_ms: int = _setting(
+        "initial.broker.registration.timeout.ms",
+        whole_number(1, INT32_MAX),
+        60_000,
+        "A broker that cannot register for this long stops.",
+    )
+    max_request_partition_size_limit: int = _setting(
+        "max.request.partition.size.limit",
+        whole_number(1, INT32_MAX),
+        2000,
+        "The most partitions in one answer that describes topics; the rest is asked for in turn.",
+    )
     num_partitions: int = _setting(
         "num.partitions",
         whole_number(1, INT32_MAX),
@@ -333,6 +317,36 @@ class Settings:
         1024**2 + 12,
         "The largest record batch that a data log accepts.",
     )
+    socket_request_max_bytes: int = _setting(
+        "socket.request.max.bytes",
+        whole_number(1, INT32_MAX),
+        100 * 1024**2,
+        "The largest request that a broker accepts.",
+    )
+    queued_max_request_bytes: int = _setting(
+        "queued.max.request.bytes",
+        whole_number(-1, INT64_MAX),
+        -1,
+        "Large requests that arrive at a time take this much memory in all; -1: 512 MiB.",
+    )
+    max_connections: int = _setting(
+        "max.connections",
+        whole_number(0, INT32_MAX),
+        INT32_MAX,
+        "Connections to a broker that are open at a time.",
+    )
+    max_connections_per_ip: int = _setting(
+        "max.connections.per.ip",
+        whole_number(0, INT32_MAX),
+        INT32_MAX,
+        "The same from one address.",
+    )
+    connections_max_idle_ms: int = _setting(
+        "connections.max.idle.ms",
+        whole_number(-1, INT64_MAX),
+        10 * _MINUTE_MS,
+        "A connection on which nothing happens for this long is closed; -1: never.",
+    )
     logging_format: str = _setting(
         "logging.format",
         one_of("auto", "text", "json"),
@@ -349,11 +363,6 @@ class Settings:
 
 SETTINGS: Final[tuple[Setting, ...]] = tuple(f.metadata["setting"] for f in fields(Settings))
 _BY_KEY: Final[Mapping[str, Setting]] = {setting.key: setting for setting in SETTINGS}
-
-
-def environment_name(key: str) -> str:
-    """The environment variable that sets `key`."""
-    return ENVIRONMENT_PREFIX + re.sub(r"[.-]", "_", key).upper()
 
 
 def metadata_directory(settings: Settings) -> str:

@@ -53,8 +53,8 @@ def register(
 ) -> Any:
     """`clean`: it knows its last epoch, and so proves that it was shut down in order."""
     existing = driver.image.brokers.get(BrokerId(broker_id))
-    # Versions 0 to 3 cannot tell, and so do not count as clean.
-    was_clean = existing is not None and clean and version >= 4
+    # Versions 0 to 2 cannot tell, and so do not count as clean.
+    was_clean = existing is not None and clean and version >= 3
     is_same = existing is not None and existing.incarnation_id == incarnation(broker_id, life)
     unclean = frozenset() if was_clean or is_same else frozenset({BrokerId(broker_id)})
     known: dict[str, Any] = {

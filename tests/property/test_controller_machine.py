@@ -25,6 +25,7 @@ from kraftpy.quorum.control.partition_index import PartitionKey
 from kraftpy.types import NO_LEADER, BrokerId
 from tests.property import controller_actions as act
 from tests.property.controller_driver import Driver
+from tests.unit.control.cluster import directory, wire
 
 EXAMPLES_MAX = int(os.environ.get("PROPERTY_EXAMPLES", "60"))
 STEPS_MAX = 40
@@ -116,7 +117,7 @@ class ControllerMachine(RuleBasedStateMachine):
     def register_wrongly(self, broker: int, dirs_taken: bool, wrong_cluster: bool) -> None:
         changed: dict[str, Any] = {}
         if dirs_taken:
-            changed["log_dirs"] = [act.wire(act.directory(broker % 5 + 1))]
+            changed["log_dirs"] = [wire(directory(broker % 5 + 1))]
         if wrong_cluster:
             changed["cluster_id"] = "another"
         self.do(act.register, broker, 3, **changed)

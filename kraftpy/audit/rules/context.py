@@ -92,7 +92,7 @@ class Step:
     # Who registers or unregisters, known before the first record: the clean-up comes before it.
     departing: set[BrokerId] = field(default_factory=set)
     is_about_brokers: bool = False
-    is_transaction: bool = False
+    is_walk: bool = False  # Over an image, with nothing known of how it came about.
 
 
 @dataclass(slots=True)

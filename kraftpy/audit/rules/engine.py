@@ -397,7 +397,7 @@ class _ImageAudit(LogAudit):
         self._found = []
         image = self._image
         step = Step(int(image.end_offset), int(image.epoch), NO_EVIDENCE, self.history)
-        step.are_features_touched = True
+        step.is_walk = step.are_features_touched = True
         step.brokers = dict(image.brokers)
         step.topics = {topic_id: len(topic.partitions) for topic_id, topic in image.topics.items()}
         step.configs = set(image.configs)

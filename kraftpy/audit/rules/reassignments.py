@@ -65,7 +65,11 @@ def _is_under_way(partition: Partition) -> bool:
 
 
 def _ends(at: PartitionAt) -> bool:
-    return at.old is not None and _moves(at) and not _is_under_way(at.new)
+    """Not if the same replicas get another order, and so another one is preferred."""
+    old, new = at.old, at.new
+    if old is None or not _moves(at) or _is_under_way(new):
+        return False
+    return _is_under_way(old) or set(old.replicas) != set(new.replicas)
 
 
 def _is_cancelled(at: PartitionAt) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 from kraftpy.audit.rules.context import Findings, PartitionAt, PartitionCheck
 from kraftpy.audit.rules.rule import Finding
-from kraftpy.types import NO_LEADER
+from kraftpy.types import NO_LEADER, BrokerId
 
 
 def new_isr_is_the_active_replicas(at: PartitionAt) -> Findings:
@@ -26,13 +26,25 @@ def leader_is_active(at: PartitionAt) -> Findings:
 
 
 def isr_is_active(at: PartitionAt) -> Findings:
-    """Without ELR the last member stays, though fenced: it alone holds all that was committed."""
+    """Without ELR the last member stays, though fenced: it alone holds all that was committed.
+
+    It is still there when ELR is enabled later, so with ELR a step is blamed only for its own.
+    """
     isr = at.new.isr
-    if not at.view.elr_enabled and len(isr) == 1 and at.new.leader == NO_LEADER:
+    is_last = len(isr) == 1 and at.new.leader == NO_LEADER
+    if is_last and not (at.view.elr_enabled and _was_active(at, isr[0])):
         return
     for member in isr:
         if not at.view.is_active(member):
             yield Finding("an active member of the ISR", f"broker {member}", member)
+
+
+def _was_active(at: PartitionAt, broker_id: BrokerId) -> bool:
+    """Before the step, which then is the one that made it inactive."""
+    before = at.step.brokers.get(broker_id)
+    if before is None or at.step.is_walk:
+        return False
+    return not before.fenced and not before.in_controlled_shutdown
 
 
 def elr_is_empty_when_isr_is_whole(at: PartitionAt) -> Findings:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from kraftpy.metadata_log.delta import replay_all
 from kraftpy.metadata_log.image import Broker, ClusterImage
 from kraftpy.metadata_log.records import (
     LOST_DIRECTORY,
@@ -31,6 +32,7 @@ from kraftpy.quorum.control.broker_epochs import registered_broker
 from kraftpy.quorum.control.decision import ControlApi, Decision, Refused, Situation, Values
 from kraftpy.quorum.control.fencing import (
     Records,
+    lead_what_it_can,
     leave_directories,
     leave_for_good,
     leave_isrs,
@@ -88,7 +90,12 @@ def _amend(situation: Situation, existing: Broker, record: RegisterBrokerRecord)
     if record == existing:
         return ()  # A broker that did not hear the answer asks again: the log need not grow.
     lost = [each for each in existing.log_dirs if record.log_dirs and each not in record.log_dirs]
-    return (*leave_directories(situation, existing, lost), record)
+    records: Records = (*leave_directories(situation, existing, lost), record)
+    if set(record.log_dirs) <= set(existing.log_dirs) and record.log_dirs:
+        return records
+    # Replicas in directories that it names now may be the leaders that partitions wait for.
+    after = replay_all(situation.image, records)
+    return (*records, *lead_what_it_can(situation, record.broker_id, image=after))
 
 
 def _end_previous_life(situation: Situation, message: Any, existing: Broker | None) -> Records:

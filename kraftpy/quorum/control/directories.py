@@ -17,7 +17,7 @@ from kraftpy.quorum.control.broker_epochs import current_broker
 from kraftpy.quorum.control.decision import ControlApi, Decision, Situation, Values
 from kraftpy.quorum.control.elections import changes_for_brokers, new_change
 from kraftpy.quorum.control.partition_index import PartitionKey
-from kraftpy.types import BrokerId, TopicId, Uuid, from_wire_uuid
+from kraftpy.types import NO_LEADER, BrokerId, TopicId, Uuid, from_wire_uuid
 from kraftpy.wire import apis
 from kraftpy.wire.apis import NO_THROTTLE, VersionRange
 
@@ -68,10 +68,18 @@ def _records(
         for key, directory_id in assigned.items()
         if not is_directory_online(image, broker_id, directory_id)
     ]
-    if failed:
+    # One that is found in a good directory may be the leader that a partition waits for.
+    found = [key for key in assigned if key not in failed and _is_leaderless(image, key)]
+    if failed or found:
         after = replay_all(image, records)
         records += changes_for_brokers(situation, failed, removed=broker_id, image=after)
+        records += changes_for_brokers(situation, found, image=after)
     return records
+
+
+def _is_leaderless(image: ClusterImage, key: PartitionKey) -> bool:
+    partition = image.partition(*key)
+    return partition is not None and partition.leader == NO_LEADER
 
 
 def _assignments(

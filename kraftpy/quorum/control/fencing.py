@@ -52,6 +52,17 @@ def unfence_broker(
     unfence = BrokerRegistrationChangeRecord(
         broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=UNFENCE
     )
+    return (unfence, *lead_what_it_can(situation, broker_id, added=broker_id, image=image))
+
+
+def lead_what_it_can(
+    situation: Situation,
+    broker_id: BrokerId,
+    *,
+    added: BrokerId | None = None,
+    image: ClusterImage | None = None,
+) -> Records:
+    """Elections of partitions that have no leader and may have waited for this broker."""
     topics = situation.image.topics
     # After a large outage most partitions are leaderless, and only its own can be led now.
     keys = [
@@ -59,7 +70,7 @@ def unfence_broker(
         for topic_id, partition_id in situation.index.leaderless()
         if broker_id in topics[topic_id].partitions[partition_id].replicas
     ]
-    return (unfence, *changes_for_brokers(situation, keys, added=broker_id, image=image))
+    return tuple(changes_for_brokers(situation, keys, added=added, image=image))
 
 
 def begin_controlled_shutdown(

@@ -1,5 +1,6 @@
 """Logs about reassignments, and about partitions whose brokers come and go."""
 
+from kraftpy.audit.rules.view import ELR_FEATURE
 from kraftpy.metadata_log import records as r
 from kraftpy.types import NO_LEADER, BrokerId
 from tests.unit.audit.cases import breaks, keeps
@@ -10,6 +11,7 @@ from tests.unit.audit.logs import (
     directory,
     fence_in_order,
     ids,
+    level,
     reassigned_to_124,
 )
 
@@ -35,6 +37,16 @@ def a_reassignment_from_start_to_end() -> Log:
 def a_reassignment_that_is_in_sync_at_once() -> Log:
     log = cluster()
     log.write(log.change(replicas=ids(1, 2), isr=ids(1, 2), leader=BrokerId(1)))
+    return log
+
+
+@keeps(22)
+def the_same_replicas_in_another_order() -> Log:
+    log = cluster()
+    log.write(log.change(isr=ids(1, 2)))
+    log.write(
+        log.change(replicas=ids(3, 2, 1), directories=(directory(3), directory(2), directory(1)))
+    )
     return log
 
 
@@ -131,6 +143,21 @@ def brokers_that_are_fenced_one_by_one() -> Log:
 def a_follower_fenced_within_the_isr() -> Log:
     log = cluster()
     log.write(log.fence(2))
+    return log
+
+
+@breaks(13)
+def a_last_member_that_stays_though_elr_would_know_it() -> Log:
+    log = cluster(1, elr=True)
+    log.write(log.change(leader=NO_LEADER), log.fence(1))
+    return log
+
+
+@keeps(13)
+def a_last_member_that_was_fenced_before_elr() -> Log:
+    log = cluster(1)
+    log.write(log.change(leader=NO_LEADER), log.fence(1))
+    log.write(level(ELR_FEATURE, 1))
     return log
 
 

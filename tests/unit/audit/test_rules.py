@@ -105,6 +105,7 @@ def test_a_bad_batch_between_two_images_is_judged_alike(case: Case) -> None:
 # Rules that an image shows by itself, without what led to it.
 STATE = [1, 2, 3, 4, 11, 12, 13, 15, 16, 20, 25, 33, 35, 36, 44]
 BY_CHANGE = {
+    "a_last_member_that_stays_though_elr_would_know_it",
     "a_replica_on_an_unknown_broker",
     "recovering_without_an_election",
     "directories_for_too_few_replicas",

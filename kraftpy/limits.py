@@ -8,6 +8,8 @@ BATCH_RECORDS_MAX: Final = 10_000
 METADATA_BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 # No batch in any log may be larger: a length field beyond it is damage, not data.
 LOG_BATCH_BYTES_MAX: Final = 1024 * 1024 * 1024
+# What a compressed batch may become where somebody must look inside.
+DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
 # writev takes at most IOV_MAX buffers at a time.
 WRITEV_BUFFERS_MAX: Final = 1024
 # Distinct replica and directory lists that the metadata codec shares between records.
@@ -33,6 +35,19 @@ REQUEST_ARRIVAL_MS_MAX: Final = 30_000
 RESPONSE_DEPARTURE_MS_MAX: Final = 60_000
 # Bytes of unfinished requests that a listener holds for all its clients together.
 REQUEST_BYTES_BUFFERED_MAX: Final = 64 * 1024 * 1024
+# A request to a broker, and all that arrive at a time: Kafka's default, and ours where it has none.
+SOCKET_REQUEST_BYTES_MAX: Final = 100 * 1024 * 1024
+BROKER_REQUEST_BYTES_BUFFERED_MAX: Final = 512 * 1024 * 1024
+# The receive buffer of a client, and of one that keeps it full; a larger request gets more.
+BROKER_BUFFER_BYTES: Final = 64 * 1024
+BROKER_BUFFER_BYTES_BUSY: Final = 1024 * 1024
+# Requests of one client that wait for their answers, and bytes of answers that it does not take.
+BROKER_REQUESTS_IN_FLIGHT_MAX: Final = 512
+BROKER_UNSENT_BYTES_MAX: Final = 1024 * 1024
+# How fast a request must arrive when its time is over; and the same while others wait for room.
+REQUEST_ARRIVAL_BYTES_PER_MS_MIN: Final = 64
+HURRIED_ARRIVAL_MS_MAX: Final = 5000
+HURRIED_ARRIVAL_BYTES_PER_MS_MIN: Final = 1024
 # Addresses whose misbehaviour was logged: each is named once.
 COMPLAINTS_MAX: Final = 256
 # One answer to a Fetch or FetchSnapshot of the metadata log, but for a larger first batch.

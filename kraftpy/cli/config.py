@@ -6,7 +6,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from kraftpy.config import SETTINGS, Setting
+from kraftpy.config import SETTINGS
+from kraftpy.config_rows import Setting
 
 
 @click.group()

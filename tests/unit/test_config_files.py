@@ -29,6 +29,12 @@ def test_toml_may_nest_and_keeps_the_line(text: str, line: int | None) -> None:
     assert found[KEY] == Given(KEY, "2048", origin)
 
 
+def test_a_key_that_another_begins_with_is_written_in_quotes() -> None:
+    text = '"max.connections" = 9\nmax.connections.per.ip = 3\n'
+    found = resolve(from_file_text(text, "server.toml"))
+    assert (found.max_connections, found.max_connections_per_ip) == (9, 3)
+
+
 @pytest.mark.parametrize("value", ["1.5", "[1]", "{}", "2026-01-31", "inf", "[[]]"])
 def test_toml_values_of_another_type_are_refused(value: str) -> None:
     with pytest.raises(ConfigError, match=r"server\.toml:1: 'log\.segment\.bytes' must be"):

@@ -44,7 +44,7 @@ def load_newest_snapshot(
         if not log_start_offset <= snapshot_id.end_offset <= end_offset:
             continue
         try:
-            with _collector_paused():
+            with collector_paused():
                 return read_snapshot(files, directory, snapshot_id, progress)
         except (CorruptRecord, RecordDecodeError) as error:
             log.warning("snapshot_damaged", snapshot=snapshot_id.file_name, reason=str(error))
@@ -78,7 +78,7 @@ def replay_with_changes(
     """The same, and what differs from the image that it began with."""
     delta = ClusterDelta(image)
     due, epoch, timestamp = int(image.end_offset), int(image.epoch), image.timestamp_ms
-    with _collector_paused():
+    with collector_paused():
         for header, data in batches:
             if header.end_offset > end_offset:
                 break
@@ -91,7 +91,8 @@ def replay_with_changes(
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
+    """For work that makes many objects of which none is garbage."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

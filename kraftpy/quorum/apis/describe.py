@@ -1,11 +1,11 @@
 """ApiVersions, DescribeQuorum, DescribeCluster, Metadata, ListOffsets: what there is, and where."""
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from kraftpy.describe.api_versions import api_versions as api_versions
 from kraftpy.quorum.apis.context import (
     METADATA_PARTITION_INDEX,
     METADATA_TOPIC,
@@ -17,9 +17,8 @@ from kraftpy.quorum.apis.context import (
 from kraftpy.quorum.consensus import QuorumState
 from kraftpy.quorum.log_view import Progress
 from kraftpy.types import NO_EPOCH
-from kraftpy.wire.apis import NO_THROTTLE, ApiTable, Request
+from kraftpy.wire.apis import NO_THROTTLE, Request
 
-_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 _NOT_ASKED: Final = -(2**31)  # Of authorized operations.
@@ -27,38 +26,6 @@ _LATEST: Final = -1
 _EARLIEST: Final = -2
 _EARLIEST_LOCAL: Final = -4
 _LISTENER_NAME: Final = "CONTROLLER"
-
-
-# -- ApiVersions ------------------------------------------------------------------------------
-
-
-def api_versions(table: ApiTable, request: Request) -> bytearray:
-    """The table; also, with an error, for a version of this request that is not in it."""
-    error_code = ErrorCode.none
-    if request.message is None:
-        error_code = ErrorCode.unsupported_version
-    elif not _is_named(request.message):
-        error_code = ErrorCode.invalid_request
-    apis = [
-        {"api_key": key, "min_version": low, "max_version": high}
-        for key, (low, high) in sorted(table.items())
-    ]
-    return request.response(
-        {
-            "error_code": error_code,
-            "api_keys": [] if error_code is ErrorCode.invalid_request else apis,
-            "throttle_time": NO_THROTTLE,
-        }
-    )
-
-
-def _is_named(asked: Any) -> bool:
-    """KIP-511: a client that can say what it is must say it in these letters."""
-    names = (
-        getattr(asked, field, "none")
-        for field in ("client_software_name", "client_software_version")
-    )
-    return all(_SOFTWARE.fullmatch(name) for name in names)
 
 
 # -- DescribeQuorum ---------------------------------------------------------------------------

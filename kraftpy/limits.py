@@ -80,3 +80,5 @@ CONTROLLER_PLACES_MAX: Final = 32
 CHANNEL_REQUESTS_MAX: Final = 1000
 # Batches of an idempotent producer that a partition remembers; clients keep no more in flight.
 PRODUCER_BATCHES_MAX: Final = 5
+# A request that a broker passes on to the controller: its envelope must be one that is accepted.
+FORWARDED_REQUEST_BYTES_MAX: Final = CONTROLLER_REQUEST_BYTES_MAX - 64 * 1024

@@ -16,6 +16,7 @@ from kraftpy.network.limits import ServerLimits
 from kraftpy.network.server import WireServer
 from kraftpy.quorum.apis import describe
 from kraftpy.quorum.apis.context import Api, Context, Controllers
+from kraftpy.quorum.apis.envelope import envelope
 from kraftpy.quorum.apis.fetch import fetch
 from kraftpy.quorum.apis.fetch_snapshot import fetch_snapshot
 from kraftpy.quorum.apis.observers import Observers
@@ -51,7 +52,10 @@ class ControllerServer:
         limits: ServerLimits | None = None,
         more_apis: Mapping[int, Api] | None = None,
     ) -> None:
-        self._apis = {**READ_APIS, **(more_apis or {})}
+        served = {**READ_APIS, **(more_apis or {})}
+        self._apis = dict(served)
+        if more_apis:
+            self._apis[apis.ENVELOPE] = Api(VersionRange(0, 0), partial(envelope, served))
         self._threads = ThreadPoolExecutor(_READING_THREADS, thread_name_prefix="metadata-read")
         self._context = Context(
             view=view,

@@ -1,29 +1,8 @@
-"""What a topic may be called, and which names are too alike to exist together. Pure.
+"""Which names of topics are too alike to exist together. Pure.
 
 In the names of metrics a dot and an underscore are the same, so `a.b` and `a_b` collide. Finding
 a collision costs one look-up: names that have such a letter are kept by what they look like.
 """
-
-import re
-from typing import Final
-
-NAME_CHARACTERS_MAX: Final = 249  # With the partition number behind it, a file's name.
-_LETTERS: Final = re.compile(r"[a-zA-Z0-9._-]+")
-_SHOWN_CHARACTERS_MAX: Final = 60
-
-
-def name_problem(name: str) -> str | None:
-    """What is wrong with the name of a new topic."""
-    if not name:
-        return "a topic's name cannot be empty"
-    if name in (".", ".."):
-        return f"a topic's name cannot be {name}"
-    if len(name) > NAME_CHARACTERS_MAX:
-        return f"a topic's name has {NAME_CHARACTERS_MAX} characters at most, not {len(name)}"
-    if not _LETTERS.fullmatch(name):
-        shown = ascii(name[:_SHOWN_CHARACTERS_MAX])
-        return f"a topic's name has ASCII letters, digits, '.', '_' and '-' only: not {shown}"
-    return None
 
 
 class TopicNames:

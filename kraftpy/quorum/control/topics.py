@@ -24,11 +24,12 @@ from kraftpy.metadata_log.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from kraftpy.metadata_log.topic_names import name_problem
 from kraftpy.quorum.control.configs import static_configs
 from kraftpy.quorum.control.decision import ControlApi, Decision, Refused, Situation, Values
 from kraftpy.quorum.control.new_partitions import PartitionWriter, check_size, repeated
 from kraftpy.quorum.control.placement import Replicas
-from kraftpy.quorum.control.topic_names import TopicNames, name_problem
+from kraftpy.quorum.control.topic_names import TopicNames
 from kraftpy.types import TopicId, from_wire_uuid, random_uuid, to_wire_uuid, uuid_text
 from kraftpy.wire.apis import (
     CREATE_PARTITIONS,

@@ -1,0 +1,1 @@
+"""What a broker answers in Kafka's protocol, one module per subject."""

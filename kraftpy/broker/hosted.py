@@ -6,6 +6,7 @@ is judged as it would be after the write. A write that fails takes the partition
 it all that was placed and never told to anyone.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -59,6 +60,7 @@ class HostedPartition:
         self.placed: list[PlacedBatch] = []
         self._appended: deque[Appended] = deque()
         self._fetches: dict[WaitingFetch, None] = {}
+        self._deletions: list[tuple[int, asyncio.Future[int]]] = []
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -102,6 +104,24 @@ class HostedPartition:
             self._appended.popleft()
             if code is not None:
                 waiting.operation.settle(waiting.slot, code)
+
+    @property
+    def has_deletions(self) -> bool:
+        return bool(self._deletions)
+
+    def wait_for_deletion(self, offset: int, deleted: "asyncio.Future[int]") -> None:
+        self._deletions.append((offset, deleted))
+
+    def settle_deletions(self, low_watermark: int) -> None:
+        """Tell those whose records are gone from every live replica."""
+        waiting, self._deletions = self._deletions, []
+        for offset, deleted in waiting:
+            if deleted.done():
+                continue  # Nobody waits any more.
+            if low_watermark >= offset:
+                deleted.set_result(low_watermark)
+            else:
+                self._deletions.append((offset, deleted))
 
     def watch(self, fetch: WaitingFetch) -> None:
         self._fetches[fetch] = None

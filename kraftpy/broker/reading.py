@@ -45,6 +45,7 @@ class Partitions(Protocol):
         self, topic: str | None, topic_id: TopicId | None, index: int
     ) -> HostedPartition | ErrorCode: ...
     def carry_out(self, hosted: HostedPartition, effects: Effects) -> None: ...
+    def low_watermark_may_have_moved(self, hosted: HostedPartition, moment: Moment) -> None: ...
     def take_offline(self, hosted: HostedPartition, error: KraftError) -> None: ...
 
 
@@ -117,6 +118,7 @@ class Reader:
         )
         plan, effects = hosted.replica.follower_fetch(fetch, moment)
         self._partitions.carry_out(hosted, effects)
+        self._partitions.low_watermark_may_have_moved(hosted, moment)
         return plan
 
     def _records(

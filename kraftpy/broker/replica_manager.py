@@ -221,6 +221,19 @@ class ReplicaManager:
             self._do(hosted, effect)
         self._logs.failed(hosted, error)
 
+    def delete_records_before(self, hosted: HostedPartition, offset: int) -> "asyncio.Future[int]":
+        """Move the start of a led log; the result is the low watermark that has reached it."""
+        deleted: asyncio.Future[int] = self._loop.create_future()
+        hosted.wait_for_deletion(offset, deleted)
+        self.carry_out(hosted, (MoveLogStart(offset),))
+        self.low_watermark_may_have_moved(hosted, self.moment())
+        return deleted
+
+    def low_watermark_may_have_moved(self, hosted: HostedPartition, moment: Moment) -> None:
+        """A follower has told where its log begins."""
+        if hosted.has_deletions:
+            hosted.settle_deletions(hosted.replica.low_watermark(moment))
+
     def _complete(self, hosted: HostedPartition) -> None:
         hosted.settle_appends()
         for fetch in hosted.waiting_fetches():

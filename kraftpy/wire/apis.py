@@ -79,6 +79,7 @@ class Request(NamedTuple):
     header: RequestHeader
     message: Any
     response_type: type
+    frame: bytes = b""  # As it came, without its length: for whoever passes it on.
 
     def response(self, values: Mapping[str, Any]) -> bytearray:
         """The answer's frame, from the values that any version has."""
@@ -119,6 +120,5 @@ def read_request(table: ApiTable, frame: bytes) -> Request:
     entity = request_type(start.api_key, start.api_version)
     flexible: bool = entity.__flexible__  # type: ignore[attr-defined]
     header, at = read_header(frame, flexible=flexible)
-    return Request(
-        header, decode(entity, frame, at), response_type(start.api_key, start.api_version)
-    )
+    message = decode(entity, frame, at)
+    return Request(header, message, response_type(start.api_key, start.api_version), frame)

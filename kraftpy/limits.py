@@ -10,6 +10,10 @@ METADATA_BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 LOG_BATCH_BYTES_MAX: Final = 1024 * 1024 * 1024
 # What a compressed batch may become where somebody must look inside.
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
+# Records of a refused batch that an answer names.
+RECORD_ERRORS_MAX: Final = 100
+# What a key takes in memory while its log is compacted, measured: the entry, its key and offset.
+OFFSET_MAP_ENTRY_BYTES: Final = 200
 # writev takes at most IOV_MAX buffers at a time.
 WRITEV_BUFFERS_MAX: Final = 1024
 # Distinct replica and directory lists that the metadata codec shares between records.

@@ -2,8 +2,9 @@
 
 from kraftpy.storage.directory import DataDirectory
 from kraftpy.storage.file_layer import File, FileLayer, OsFiles
-from kraftpy.storage.log import Log, LogSlice
+from kraftpy.storage.log import Log
 from kraftpy.storage.log_config import LogConfig
+from kraftpy.storage.log_slice import LogSlice
 from kraftpy.storage.reader import FoundBatch, LogReader
 from kraftpy.storage.record_batch import BatchHeader, Record, build_batch, iter_records
 from kraftpy.storage.request import Appended, Request

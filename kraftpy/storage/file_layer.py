@@ -17,8 +17,7 @@ from typing import Protocol
 
 from kraftpy.errors import DirectoryInUse
 from kraftpy.limits import WRITEV_BUFFERS_MAX
-
-Buffer = bytes | bytearray | memoryview
+from kraftpy.storage.record_batch import Buffer as Buffer  # For those who write.
 
 _BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 

@@ -24,11 +24,11 @@ class _IndexFile(ABC):
 
     ENTRY_BYTES: ClassVar[int]
 
-    __slots__ = ("_base_offset", "_files", "_offsets", "_path", "_stale", "_written")
+    __slots__ = ("_base_offset", "_files", "_offsets", "_stale", "_written", "path")
 
     def __init__(self, files: FileLayer, path: str, base_offset: int) -> None:
         self._files = files
-        self._path = path
+        self.path = path
         self._base_offset = base_offset
         self._offsets = array("I")
         self._written = 0  # Entries that the file already holds.
@@ -57,7 +57,7 @@ class _IndexFile(ABC):
         if self._written == len(self._offsets) and not self._stale:
             return
         raw = self._encode(self._written)
-        file = self._files.open(self._path)
+        file = self._files.open(self.path)
         if self._stale:
             file.truncate(self._written * self.ENTRY_BYTES)
         file.write(self._written * self.ENTRY_BYTES, [raw])
@@ -73,8 +73,8 @@ class _IndexFile(ABC):
 
     def drop_stale(self) -> None:
         """Take entries out of the file that memory has dropped."""
-        if self._stale and self._files.exists(self._path):
-            file = self._files.open(self._path)
+        if self._stale and self._files.exists(self.path):
+            file = self._files.open(self.path)
             if file.size() > self._written * self.ENTRY_BYTES:
                 file.truncate(self._written * self.ENTRY_BYTES)
             file.close()
@@ -82,10 +82,10 @@ class _IndexFile(ABC):
 
     def is_in_file(self) -> bool:
         """Whether the file holds these entries and no others."""
-        if not self._files.exists(self._path):
+        if not self._files.exists(self.path):
             return False
         rest = self._encode(self._written)  # What is before it was read from the file.
-        file = self._files.open_for_read(self._path)
+        file = self._files.open_for_read(self.path)
         expected_bytes = self._written * self.ENTRY_BYTES + len(rest)
         same = file.size() == expected_bytes and rest == file.read(
             expected_bytes - len(rest), len(rest)
@@ -94,7 +94,7 @@ class _IndexFile(ABC):
         return same
 
     def sync(self) -> None:
-        file = self._files.open(self._path)
+        file = self._files.open(self.path)
         file.sync()
         file.close()
 
@@ -112,9 +112,9 @@ class OffsetIndex(_IndexFile):
 
     def load(self, segment_bytes: int) -> bool:
         """Read the file; False if it is missing or cannot belong to such a segment."""
-        if not self._files.exists(self._path):
+        if not self._files.exists(self.path):
             return False
-        raw = self._files.read_whole(self._path)
+        raw = self._files.read_whole(self.path)
         if len(raw) % OFFSET_ENTRY_BYTES:
             return False
         flat = array("I", raw)
@@ -186,9 +186,9 @@ class TimeIndex(_IndexFile):
 
     def load(self) -> bool:
         """Read the file; False if it is missing or its entries do not grow."""
-        if not self._files.exists(self._path):
+        if not self._files.exists(self.path):
             return False
-        raw = self._files.read_whole(self._path)
+        raw = self._files.read_whole(self.path)
         if len(raw) % TIME_ENTRY_BYTES:
             return False
         timestamps, offsets = array("q"), array("I")

@@ -1,7 +1,8 @@
 """One log: segments of record batches in a directory, as Kafka keeps them.
 
 What always holds:
-- offsets are contiguous and epochs never go back, from `start_offset` to `end_offset` (exclusive).
+- offsets and epochs never go back, from `start_offset` to `end_offset` (exclusive), and but for
+  what compaction takes out of a topic's log, offsets are contiguous.
 - a request is checked whole before any of it is written, and visible only once all of it is.
 - after `flush` returned, everything before the `end_offset` of that moment survives a power loss,
   and is found again or missed loudly; nothing that `truncate_to` removed ever comes back.
@@ -17,19 +18,20 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kraftpy.clock import Clock
 from kraftpy.errors import DiskFault, OffsetOutOfRange, StorageError
 from kraftpy.storage.epochs import FILE_NAME as EPOCHS_FILE
 from kraftpy.storage.epochs import LeaderEpochs
-from kraftpy.storage.file_layer import Buffer, File, FileLayer
+from kraftpy.storage.file_layer import Buffer, FileLayer
 from kraftpy.storage.log_config import LogConfig
+from kraftpy.storage.log_slice import LogSlice
 from kraftpy.storage.log_state import FILE_NAME as STATE_FILE
-from kraftpy.storage.log_state import LogStateFile
+from kraftpy.storage.log_state import LogStateFile, Mark
 from kraftpy.storage.record_batch import BatchHeader
 from kraftpy.storage.recovery import Recovery
+from kraftpy.storage.replacement import CleanedSegment, SealedSegment, finish_swaps, seal_all
 from kraftpy.storage.request import (
     Appended,
     PlacedBatch,
@@ -38,28 +40,9 @@ from kraftpy.storage.request import (
     check_request,
     read_replicated,
 )
-from kraftpy.storage.retention import SegmentFacts, count_deletable
+from kraftpy.storage.retention import count_deletable
 from kraftpy.storage.scan import scan_batches
 from kraftpy.storage.segment import Segment
-
-
-@dataclass(frozen=True, slots=True)
-class LogSlice:
-    """Whole batches in a file: for sendfile, or as bytes."""
-
-    file: File | None
-    position: int
-    count: int
-
-    def read(self) -> bytes:
-        return self.file.read(self.position, self.count) if self.file and self.count else b""
-
-
-class _Mark(NamedTuple):
-    """The recovery point: what is before it has been synced."""
-
-    offset: int
-    position: int  # In the segment that held the end at that moment.
 
 
 class _End(NamedTuple):
@@ -82,14 +65,15 @@ class Log:
         self._clock = clock
         self._state = LogStateFile(files, os.path.join(directory, STATE_FILE))
         self.epochs = LeaderEpochs(files, os.path.join(directory, EPOCHS_FILE))
-        recovery = Recovery(files, directory, config.segment, self._state, self.epochs)
+        finish_swaps(files, directory)
+        recovery = Recovery(files, directory, config, self._state, self.epochs)
         recovery.survey(new_start_offset=start_offset, verify_all=config.verify_all)
         recovery.repair()
         self._segments = recovery.segments
         self._bases = [segment.base_offset for segment in self._segments]
         self.start_offset = recovery.start_offset
         self._end = _End(recovery.end_offset, self._segments[-1], self._segments[-1].size)
-        self._mark = _Mark(recovery.end_offset, self._segments[-1].size)
+        self._mark = Mark(recovery.end_offset, self._segments[-1].size)
         self._flushed_ms = clock.monotonic_ms()
         self._names_changed = True  # An empty last segment may not be in the directory for good.
         self._closed: str | None = None
@@ -107,7 +91,7 @@ class Log:
     ) -> "Log":
         """Open a directory and repair what a crash left; a new log begins at `start_offset`.
 
-        CorruptRecord if anything but a torn tail is wrong; nothing was changed then.
+        CorruptRecord if anything but a torn tail is wrong; no batch was changed then.
         """
         try:
             files.make_directory(directory)
@@ -177,7 +161,8 @@ class Log:
         """The same for batches that whoever calls has found whole."""
         self._refuse_if_closed()
         base_offset = self.end_offset
-        check_continues(placed, self.config.batch_bytes_max, base_offset, self.epochs.latest)
+        bytes_max = None if self.config.of_topic else self.config.batch_bytes_max
+        check_continues(placed, bytes_max, base_offset, self.epochs.latest)
         self._write(placed)
         return Appended(base_offset, self.end_offset)
 
@@ -204,16 +189,18 @@ class Log:
         headers: list[BatchHeader] = []
         buffers: list[Buffer] = []
         pending_bytes = 0
+        due = self._end.offset  # Not the batch's own: before it there may be a gap.
         for header, data in placed:
             first = headers[0] if headers else None
             if self._segments[-1].must_roll_before(header, pending_bytes, first):
                 if headers:
                     self._segments[-1].write(buffers, headers)
-                self._roll(header.base_offset)
+                self._roll(due)
                 headers, buffers, pending_bytes = [], [], 0
             headers.append(header)
             buffers.append(data)
             pending_bytes += header.size
+            due = header.end_offset
         self._segments[-1].write(buffers, headers)
 
     def _take_back(self) -> None:
@@ -306,13 +293,17 @@ class Log:
             for _, batch, data in scan_batches(each.file, start, each.size, due):
                 yield batch, data
 
+    @property
+    def max_timestamp(self) -> int:
+        """The largest of all records; -1 if none has one."""
+        for segment in self._segments:
+            segment.prove_max_timestamp()
+        return max(segment.max_timestamp for segment in self._segments)
+
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record at or after `timestamp`."""
-        for segment in self._segments:
-            found = segment.find_record(timestamp, self.start_offset)
-            if found is not None:
-                return found
-        return None
+        found = (each.find_record(timestamp, self.start_offset) for each in self._segments)
+        return next((record for record in found if record is not None), None)
 
     def _check_range(self, offset: int) -> None:
         if not self.start_offset <= offset <= self.end_offset:
@@ -321,34 +312,40 @@ class Log:
     def _find(self, offset: int) -> tuple[Segment, int, BatchHeader] | None:
         if offset >= self.end_offset:
             return None
-        segment = self._segments[bisect_right(self._bases, offset) - 1]
-        found = segment.find(offset)
-        assert found is not None
-        return segment, *found
+        for segment in self._segments[bisect_right(self._bases, offset) - 1 :]:
+            found = segment.find(offset)
+            if found is not None:
+                return segment, *found
+        raise AssertionError(f"no batch before the end holds or follows {offset}")
 
     # -- cutting --------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
         """Remove the records from `offset` on, durably, and with them the batch that holds it.
 
-        The new end offset, which is smaller if `offset` was inside a batch.
+        The new end offset, which is smaller if `offset` was inside a batch or a gap. Epochs that
+        begin there are gone even if they had no record.
         """
         self._refuse_if_closed()
         if offset < self.start_offset:
             raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
-        found = self._find(offset)
-        if found is None:
+        if offset >= self.end_offset:
+            with self._alone("truncate"):
+                self.epochs.cut_end(offset)
             return self.end_offset
-        segment, position, header = found
+        segment = self._segments[bisect_right(self._bases, offset) - 1]
+        found = segment.find(offset)
+        position = found[0] if found else segment.size
+        end_offset = segment.end_offset_before(position)
         with self._alone("truncate"):
-            if self._mark.offset > header.base_offset:
+            if self._mark.offset > end_offset:
                 # First: a crash on the way must not look like synced records that went missing.
-                self._set_mark(header.base_offset, position, sync=True)
+                self._set_mark(end_offset, position, sync=True)
             self._remove_segments_after(segment)
-            segment.cut(position, header.base_offset)
-            self.epochs.cut_end(header.base_offset)
-            self._end = _End(header.base_offset, segment, position)
-        if header.base_offset < self.start_offset:
+            segment.cut(position, end_offset)
+            self.epochs.cut_end(end_offset)
+            self._end = _End(end_offset, segment, position)
+        if end_offset < self.start_offset:
             # The start was inside the removed batch: no record is left, and none has its offset.
             self.truncate_fully_and_start_at(self.start_offset)
         return self.end_offset
@@ -422,8 +419,7 @@ class Log:
             if count == len(self._segments):
                 self._roll(self.end_offset)
                 self._end = _End(self.end_offset, self._segments[-1], 0)
-            start_offset = max(self.start_offset, self._bases[count])
-            self.start_offset = start_offset
+            self.start_offset = max(self.start_offset, self._bases[count])
             # First: without it, missing segments would look like a loss.
             self._set_mark(*self._mark, sync=True)
             removed, self._segments = self._segments[:count], self._segments[count:]
@@ -431,22 +427,43 @@ class Log:
             for segment in removed:
                 segment.remove()
             self._files.sync_directory(self.directory)
-            self.epochs.cut_start(start_offset, self.end_offset)
+            self.epochs.cut_start(self.start_offset, self.end_offset)
         return count
 
     def _count_deletable(self, upto: int) -> int:
-        ends = [*self._bases[1:], self.end_offset]
         return count_deletable(
-            [
-                SegmentFacts(end_offset, segment.size, segment.max_timestamp)
-                for segment, end_offset in zip(self._segments, ends, strict=True)
-            ],
+            self._segments,
+            [*self._bases[1:], self.end_offset],
             retention_bytes=self.config.retention_bytes,
             retention_ms=self.config.retention_ms,
             now_ms=self._clock.now_ms(),
             start_offset=self.start_offset,
             upto=upto,
         )
+
+    # -- compaction and settings ----------------------------------------------------------
+
+    def sealed_segments(self) -> list[SealedSegment]:
+        """The segments before the active one, oldest first, for whoever reads them elsewhere."""
+        return seal_all(self._segments)
+
+    def replace_segments(self, cleaned: CleanedSegment) -> None:
+        """Put a cleaned segment into the place of those that it was made from, durably.
+
+        StorageError, and nothing happens, if they are not what they were, or not synced.
+        """
+        self._refuse_if_closed()
+        at, after = cleaned.place_in(self._segments, synced_end=self._mark.offset)
+        with self._alone("replace segments of"):
+            cleaned.swap_in(self._files, self.directory)
+            self._segments[at:after] = [cleaned.segment]
+            del self._bases[at + 1 : after]
+
+    def configure(self, config: LogConfig) -> None:
+        """Go on with other settings."""
+        self.config = config
+        for segment in self._segments:
+            segment.config = config.segment
 
     # -- the end --------------------------------------------------------------------------
 
@@ -464,7 +481,7 @@ class Log:
 
     def _set_mark(self, offset: int, position: int, *, sync: bool) -> None:
         self._state.write(self.start_offset, offset, position, sync=sync)
-        self._mark = _Mark(offset, position)
+        self._mark = Mark(offset, position)
 
     def _refuse_if_closed(self) -> None:
         if self._closed is not None:

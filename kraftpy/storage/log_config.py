@@ -16,6 +16,9 @@ class LogConfig:
     flush_interval_ms: int | None = None
     retention_bytes: int | None = None
     retention_ms: int | None = 7 * 24 * 3_600_000
+    # A topic's partition: compaction, here or on its leader, leaves gaps between batches, and what
+    # the leader accepted is not judged by its size again.
+    of_topic: bool = False
     verify_all: bool = False  # At opening, check every batch and not only those behind the mark.
 
     @staticmethod

@@ -37,6 +37,13 @@ class LogState(NamedTuple):
     failed: bool
 
 
+class Mark(NamedTuple):
+    """The recovery point: what is before it has been synced."""
+
+    offset: int
+    position: int  # In the segment that held the end at that moment.
+
+
 class LogStateFile:
     """The file, open for as long as its log is."""
 

@@ -20,6 +20,8 @@ from kraftpy.errors import InvalidBatch
 from kraftpy.limits import LOG_BATCH_BYTES_MAX
 from kraftpy.storage.compression import compress, decompress
 
+Buffer = bytes | bytearray | memoryview
+
 HEADER_BYTES: Final = 61
 LENGTH_END: Final = 12  # `batch_length` counts from here.
 CRC_START: Final = 21  # The CRC covers from here.

@@ -12,6 +12,11 @@ A directory without `log-state` (written by another Kafka) is judged as in the s
 
 Indexes are believed where their segment was full and synced, and in the same boot; elsewhere, and
 where they do not fit, they are made anew from the batches. Epochs before the start do not count.
+
+A topic's log may lack offsets between batches of a segment, where compaction took them out. It
+still begins each segment where the one before it ends, so that a tail that a power cut took from
+one segment is missed in the next; but for logs that another Kafka compacted, before the point that
+was synced.
 """
 
 import os
@@ -23,16 +28,19 @@ from kraftpy.errors import CorruptRecord
 from kraftpy.logs import get_logger
 from kraftpy.storage.epochs import LeaderEpochs
 from kraftpy.storage.file_layer import FileLayer
+from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.log_state import LogState, LogStateFile
 from kraftpy.storage.record_batch import BatchHeader
+from kraftpy.storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
 from kraftpy.storage.scan import good_batch_after, scan_batches
-from kraftpy.storage.segment import LOG_SUFFIX, Segment, SegmentConfig
+from kraftpy.storage.segment import LOG_SUFFIX, Segment
 from kraftpy.types import NO_EPOCH
 
 log = get_logger(__name__)
 
-# Replaced files on their way, and what Kafka leaves of segments that it deletes later.
-_LEFTOVER_SUFFIXES: Final = (".tmp", ".deleted")
+# Replaced files on their way, what Kafka leaves of segments that it deletes later, and compacted
+# segments that never became part of the log.
+_LEFTOVER_SUFFIXES: Final = (".tmp", ".deleted", CLEANED_SUFFIX, SWAP_SUFFIX)
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
 
 
@@ -51,13 +59,14 @@ class Recovery:
         self,
         files: FileLayer,
         directory: str,
-        config: SegmentConfig,
+        config: LogConfig,
         state_file: LogStateFile,
         epochs: LeaderEpochs,
     ) -> None:
         self._files = files
         self._directory = directory
-        self._config = config
+        self._config = config.segment
+        self._gaps = config.of_topic
         self._state_file = state_file
         self._epochs = epochs
         self._state: LogState | None = None
@@ -150,12 +159,14 @@ class Recovery:
         """Check and index the batches of a segment; the offset due after it."""
         path = segment.file.path
         if segment.base_offset != due:
-            raise MisplacedBatch(path, 0, due, f"the segment begins at {segment.base_offset}")
+            if not self._may_lack(due, segment.base_offset):
+                raise MisplacedBatch(path, 0, due, f"the segment begins at {segment.base_offset}")
+            due = segment.base_offset
         position = segment.load_indexes(scan_from or 0)
         if position:
             due = segment.header_at(position).base_offset
         for at, header, _ in scan_batches(segment.file, position, segment.size, due):
-            if header.base_offset != due:
+            if header.base_offset < due or (header.base_offset > due and not self._gaps):
                 raise MisplacedBatch(path, at, due, f"a batch of offset {header.base_offset}")
             if header.last_offset >= self.start_offset:
                 if header.leader_epoch < self._last_epoch:
@@ -165,6 +176,11 @@ class Recovery:
             segment.note(header, at)
             due = header.end_offset
         return due
+
+    def _may_lack(self, due: int, base_offset: int) -> bool:
+        """Whether the end of a segment may have been compacted away, and was not lost."""
+        synced = self._state is None or base_offset <= self._state.recovery_point
+        return self._gaps and due < base_offset and synced
 
     def _note_epoch(self, header: BatchHeader, *, whole: bool) -> None:
         self._last_epoch = header.leader_epoch

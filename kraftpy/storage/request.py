@@ -6,8 +6,7 @@ A producer's request has no offsets yet; a replica's batches have theirs and mus
 from typing import NamedTuple
 
 from kraftpy.errors import InvalidBatch
-from kraftpy.storage.file_layer import Buffer
-from kraftpy.storage.record_batch import BatchHeader, stamp, validate
+from kraftpy.storage.record_batch import BatchHeader, Buffer, stamp, validate
 
 
 class Appended(NamedTuple):
@@ -66,12 +65,20 @@ def read_replicated(data: Buffer) -> list[PlacedBatch]:
     ]
 
 
-def check_continues(placed: list[PlacedBatch], batch_bytes_max: int, due: int, epoch: int) -> None:
-    """InvalidBatch unless the batches continue a log that ends at `due` in `epoch`."""
+def check_continues(
+    placed: list[PlacedBatch], batch_bytes_max: int | None, due: int, epoch: int
+) -> None:
+    """InvalidBatch unless the batches continue a log that ends at `due` in `epoch`.
+
+    None is for a topic's log: its leader may have compacted away what was between batches, and may
+    have accepted larger ones, or made one larger, than is allowed now.
+    """
     position = 0
     for header, _ in placed:
-        _check_size(position, header, batch_bytes_max)
-        if header.base_offset != due:
+        if batch_bytes_max is not None:
+            _check_size(position, header, batch_bytes_max)
+        gap = header.base_offset - due
+        if gap < 0 or (gap > 0 and batch_bytes_max is not None):
             raise InvalidBatch(f"a batch of offset {header.base_offset} where {due} was due")
         if header.leader_epoch < epoch:
             raise InvalidBatch(f"epoch {header.leader_epoch} at offset {due}, after {epoch}")

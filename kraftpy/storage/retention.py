@@ -1,21 +1,21 @@
 """Which of a log's oldest segments may go. Pure."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Protocol
 
 from kraftpy.storage.record_batch import NO_TIMESTAMP
 
 
-class SegmentFacts(NamedTuple):
+class SegmentFacts(Protocol):
     """What retention looks at."""
 
-    end_offset: int
     size: int
     max_timestamp: int
 
 
 def count_deletable(
     segments: Sequence[SegmentFacts],
+    ends: Sequence[int],
     *,
     retention_bytes: int | None,
     retention_ms: int | None,
@@ -25,11 +25,11 @@ def count_deletable(
 ) -> int:
     """How many segments, from the oldest on, are too old, too much, or before the start.
 
-    As in Kafka, a log is not cut below `retention_bytes`, and age counts from the newest record.
-    None goes that holds a record at or behind `upto`.
+    `ends` are their end offsets. As in Kafka, a log is not cut below `retention_bytes`, and age
+    counts from the newest record. None goes that holds a record at or behind `upto`.
     """
     size = sum(segment.size for segment in segments)
-    for count, segment in enumerate(segments):
+    for count, (segment, end_offset) in enumerate(zip(segments, ends, strict=True)):
         size -= segment.size
         too_much = retention_bytes is not None and size >= retention_bytes
         too_old = (
@@ -37,7 +37,7 @@ def count_deletable(
             and segment.max_timestamp != NO_TIMESTAMP
             and now_ms - segment.max_timestamp > retention_ms
         )
-        is_gone = segment.end_offset <= start_offset
-        if segment.end_offset > upto or segment.size == 0 or not (too_much or too_old or is_gone):
+        is_gone = end_offset <= start_offset
+        if end_offset > upto or segment.size == 0 or not (too_much or too_old or is_gone):
             return count
     return len(segments)

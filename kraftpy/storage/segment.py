@@ -48,16 +48,23 @@ class Segment:
     """A run of batches from `base_offset` on."""
 
     def __init__(
-        self, files: FileLayer, directory: str, base_offset: int, config: SegmentConfig
+        self,
+        files: FileLayer,
+        directory: str,
+        base_offset: int,
+        config: SegmentConfig,
+        suffix: str = "",
     ) -> None:
         self._files = files
-        self._config = config
+        self.config = config
         self._stem = os.path.join(directory, segment_name(base_offset))
+        self._suffix = suffix  # Of a segment that is not, or not yet, part of the log.
         self.base_offset = base_offset
-        self.file = files.open(self._stem + LOG_SUFFIX)
+        self.file = files.open(self._path(LOG_SUFFIX))
         self.size = self.file.size()
-        self.index = OffsetIndex(files, self._stem + INDEX_SUFFIX, base_offset)
-        self.times = TimeIndex(files, self._stem + TIME_INDEX_SUFFIX, base_offset)
+        self.index = OffsetIndex(files, self._path(INDEX_SUFFIX), base_offset)
+        self.times = TimeIndex(files, self._path(TIME_INDEX_SUFFIX), base_offset)
+        self.cuts = 0  # How often batches were taken from it: who read it before read another one.
         self.max_timestamp = NO_TIMESTAMP
         self.dirty = False
         self._sealed = False
@@ -67,6 +74,9 @@ class Segment:
         self._bytes_since_entry = 0
         self._first_timestamp: int | None = None
 
+    def _path(self, kind: str) -> str:
+        return self._stem + kind + self._suffix
+
     # -- writing --------------------------------------------------------------------------
 
     def must_roll_before(
@@ -75,7 +85,7 @@ class Segment:
         """Whether this batch belongs into a new segment; pending ones go into this one first."""
         if self.size + pending_bytes == 0:
             return False
-        config = self._config
+        config = self.config
         # At most one index entry per interval, and one more for where the last interval stands.
         entries = pending_bytes // max(config.index_interval_bytes, 1) + 2
         if self.size == 0 and first_pending is not None:
@@ -112,7 +122,9 @@ class Segment:
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self._max_timestamp_offset = header.last_offset
-        if self._bytes_since_entry > self._config.index_interval_bytes:
+        if self._bytes_since_entry > self.config.index_interval_bytes and self._spans(
+            header.last_offset
+        ):
             self.index.append(header.last_offset, position)
             self.times.append(self.max_timestamp, self._max_timestamp_offset)
             self._bytes_since_entry = 0
@@ -128,8 +140,13 @@ class Segment:
             self.times.write()
             self.index.write()
 
+    def _spans(self, offset: int) -> bool:
+        """Whether an index can name this offset. Not behind a gap of billions in a compacted log:
+        what stands there is found by a scan."""
+        return offset - self.base_offset <= _OFFSET_SPAN_MAX
+
     def _append_final_time(self) -> None:
-        if self.max_timestamp != NO_TIMESTAMP:
+        if self.max_timestamp != NO_TIMESTAMP and self._spans(self._max_timestamp_offset):
             self.times.append(self.max_timestamp, self._max_timestamp_offset)
 
     def seal(self) -> None:
@@ -241,6 +258,7 @@ class Segment:
 
     def cut(self, position: int, end_offset: int) -> None:
         """Remove the batches from `position` on, durably."""
+        self.cuts += 1
         self.prove_max_timestamp()
         self.file.truncate(position)
         self.file.sync()
@@ -282,6 +300,17 @@ class Segment:
                 return position, header
             position += header.size
         return None
+
+    def end_offset_before(self, position: int) -> int:
+        """Where the batch ends that stands before a batch boundary."""
+        if position == 0:
+            return self.base_offset
+        at = self._checked(*self.index.lookup_position(position - 1))
+        header = self.header_at(at)
+        while at + header.size < position:
+            at += header.size
+            header = self.header_at(at)
+        return header.end_offset
 
     def boundary_before(self, start: int, limit: int) -> int:
         """The last batch boundary at or before `limit`, not before `start`."""
@@ -380,9 +409,20 @@ class Segment:
     def close(self) -> None:
         self.file.close()
 
+    def rename(self, suffix: str) -> None:
+        """Move the files to another suffix. The batches go last: only they make it a segment."""
+        kinds = (TIME_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX)
+        before = [self._path(kind) for kind in kinds]
+        self._suffix = suffix
+        for source, kind in zip(before, kinds, strict=True):
+            self._files.rename(source, self._path(kind))
+        self.file.path = self._path(LOG_SUFFIX)
+        self.index.path = self._path(INDEX_SUFFIX)
+        self.times.path = self._path(TIME_INDEX_SUFFIX)
+
     def remove(self) -> None:
         """Take the files away. The batches go first: indexes alone are nothing."""
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            path = self._stem + suffix
+        for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            path = self._path(kind)
             if self._files.exists(path):
                 self._files.remove(path)

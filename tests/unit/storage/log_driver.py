@@ -1,6 +1,6 @@
 """A log and its ledger side by side: every change is made to the one and told to the other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kraftpy.clock import ManualClock
@@ -8,6 +8,10 @@ from kraftpy.errors import StorageError
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.storage.log import Log
 from kraftpy.storage.log_config import LogConfig
+from kraftpy.storage.raw_records import rebuild
+from kraftpy.storage.record_batch import BatchHeader
+from kraftpy.storage.replacement import CleanedSegment
+from kraftpy.storage.scan import scan_batches
 from kraftpy.storage.segment import SegmentConfig
 from kraftpy.testing import SimulatedFiles
 from tests.unit.storage.log_model import (
@@ -16,6 +20,7 @@ from tests.unit.storage.log_model import (
     Ledger,
     OracleViolation,
     State,
+    as_found,
     batch_of,
     check_equal,
     check_same_batches,
@@ -30,6 +35,7 @@ LAZY = LogConfig(segment=SEGMENT, retention_ms=3_600_000)
 ALWAYS = LogConfig(segment=SEGMENT, retention_ms=3_600_000, flush_interval_messages=1)
 
 Batches = Sequence[bytes | bytearray]
+BatchFilter = Callable[[BatchHeader, bytes], bytes | None]
 
 
 @dataclass
@@ -91,6 +97,25 @@ class Driver:
         self.ledger.became(self.ledger.state.with_start(start))
         return count
 
+    def compact(self, first: int, count: int, filter_batch: BatchFilter) -> None:
+        """Replace sealed segments by what the filter leaves of their batches."""
+        sources = self.log.sealed_segments()[first : first + count]
+        cleaned = CleanedSegment(self.files, self.directory, sources, self.config.segment)
+        end_offset = sources[-1].end_offset
+        for source in sources:
+            segment = source.segment
+            for _, header, data in scan_batches(segment.file, 0, segment.size, segment.base_offset):
+                kept = filter_batch(header, bytes(data))
+                if kept is None and header.end_offset == end_offset:
+                    kept = rebuild(header, [])
+                if kept is not None:
+                    cleaned.append(kept)
+        cleaned.finish()
+        after = self.ledger.state.compacted(sources[0].segment.base_offset, stored_in(cleaned))
+        self.ledger.replacing(after)
+        self.log.replace_segments(cleaned)
+        self.ledger.became(after)
+
     def start_anew_at(self, offset: int) -> None:
         empty = self.ledger.emptying(offset)
         self.log.truncate_fully_and_start_at(offset)
@@ -110,6 +135,12 @@ class Driver:
             demand(self.log.flushed_end_offset == self.log.end_offset, "an append was not flushed")
         # What the log says of itself is a promise too.
         self.ledger.promised_end = max(self.ledger.promised_end, self.log.flushed_end_offset)
+
+
+def stored_in(cleaned: CleanedSegment) -> tuple[Entry, ...]:
+    segment = cleaned.segment
+    found = scan_batches(segment.file, 0, segment.size, segment.base_offset)
+    return tuple(as_found(bytes(data)) for _, _, data in found)
 
 
 def open_log(

@@ -7,12 +7,14 @@ before and after it is made, and knows the states that a crash in between may le
   two batches, that holds everything promised so far;
 - the start moves at once: before the change it is the old one, after it the new one;
 - what was truncated does not come back once the truncation has returned;
-- emptying a log leaves a prefix of what it was, or the new empty log.
+- emptying a log leaves a prefix of what it was, or the new empty log;
+- compaction replaces segments at once: they are the old ones or the new one.
 A prefix that ends before the start of the log is a log without records at that start.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import pytest
 
@@ -43,7 +45,17 @@ class Entry:
 
     @property
     def end_offset(self) -> int:
-        return self.base_offset + len(self.timestamps)
+        return read_header(self.data).end_offset
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Of the records that compaction has left."""
+        return offsets_of(self.data)
+
+
+@lru_cache(maxsize=10_000)
+def offsets_of(data: bytes) -> tuple[int, ...]:
+    return tuple(record.offset for record in iter_records(data))
 
 
 def batch_of(timestamps: Sequence[int], value: bytes = b"value", attributes: int = 0) -> bytearray:
@@ -61,6 +73,12 @@ def placed(data: bytes | bytearray, offset: int, epoch: int) -> Entry:
     stamp(copy, 0, read_header(copy), offset, epoch)
     timestamps = tuple(record.timestamp for record in iter_records(copy))
     return Entry(offset, epoch, timestamps, bytes(copy))
+
+
+def as_found(data: bytes) -> Entry:
+    """A batch that already has its place."""
+    header = read_header(data)
+    return placed(data, header.base_offset, header.leader_epoch)
 
 
 def place_all(batches: Iterable[bytes | bytearray], offset: int, epoch: int) -> tuple[Entry, ...]:
@@ -98,6 +116,13 @@ class State:
         kept = tuple(entry for entry in self.visible if entry.end_offset <= offset)
         return replace(self, entries=kept)
 
+    def compacted(self, base_offset: int, entries: Sequence[Entry]) -> "State":
+        """With these batches for all that were where they are."""
+        end_offset = entries[-1].end_offset
+        before = (entry for entry in self.entries if entry.end_offset <= base_offset)
+        after = (entry for entry in self.entries if entry.base_offset >= end_offset)
+        return replace(self, entries=(*before, *entries, *after))
+
     def epochs(self) -> list[tuple[int, int]]:
         """(epoch, first offset that is still there)."""
         found: list[tuple[int, int]] = []
@@ -112,7 +137,7 @@ class State:
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         for entry in self.visible:
-            for offset, each in enumerate(entry.timestamps, start=entry.base_offset):
+            for offset, each in zip(entry.offsets, entry.timestamps, strict=True):
                 if offset >= self.start_offset and each >= timestamp:
                     return offset, each
         return None
@@ -249,6 +274,10 @@ class Ledger:
         self._others = [
             Candidate(self.state.with_start(offset), self.promised_end) for offset in offsets
         ]
+
+    def replacing(self, state: State) -> None:
+        """Compaction: all of the old batches are there, or all of the new ones."""
+        self._others = [Candidate(state, self.promised_end)]
 
     def became(self, state: State) -> None:
         """A change has returned: there is one state again."""

@@ -12,16 +12,20 @@ CRASH_LIMIT is how many outcomes of each power cut are tried: a thousand takes m
 import os
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import structlog
 
 from kraftpy.storage import log_state
+from kraftpy.storage.file_layer import FileLayer
 from kraftpy.storage.index import OffsetIndex, TimeIndex
 from kraftpy.storage.log import Log
 from kraftpy.storage.log_config import LogConfig
+from kraftpy.storage.raw_records import read_raw_records, rebuild
+from kraftpy.storage.record_batch import BatchHeader
 from kraftpy.storage.recovery import Recovery
+from kraftpy.storage.replacement import SWAP_SUFFIX, CleanedSegment
 from kraftpy.storage.segment import Segment
 from kraftpy.testing import PowerLoss, SimulatedFiles
 from kraftpy.testing.simulated_files import SimulatedFile
@@ -109,7 +113,47 @@ def new_starts(run: Driver) -> None:
     run.close()
 
 
+def thin_out(header: BatchHeader, data: bytes) -> bytes | None:
+    """Every other batch is left, some of them with one record or none. Those that begin an epoch
+    stay whole: where an epoch began is remembered, but could not be seen in the batches."""
+    if header.base_offset in (0, 10):
+        return data
+    match header.base_offset % 8:
+        case 0:
+            return rebuild(header, read_raw_records(data, header)[1:])
+        case 2:
+            return rebuild(header, [])
+        case 4:
+            return data
+        case _:
+            return None
+
+
+def compactions(run: Driver) -> None:
+    run.config = replace(run.config, of_topic=True)
+    run.open()
+    run.append(batches(5, BASE_MS + 10), epoch=1)
+    run.append(batches(7, BASE_MS + 20), epoch=2)
+    run.flush()
+    run.compact(0, 1, thin_out)
+    run.compact(1, 2, thin_out)
+    run.append(batches(5, BASE_MS + 5), epoch=2)
+    run.truncate_to(15)  # In a gap.
+    later = place_all(batches(2, BASE_MS + 30), run.end_offset + 6, 2)
+    run.append_replicated([*later, *place_all(batches(5, BASE_MS + 40), later[-1].end_offset, 2)])
+    run.flush()
+    run.compact(0, len(run.log.sealed_segments()), thin_out)
+    run.close()
+    run.open()
+    run.move_start_offset(5)
+    run.compact(0, 1, thin_out)
+    run.append(batches(3, BASE_MS + 50), epoch=2)
+    assert run.delete_old_segments(upto=run.end_offset) == 0
+    run.close()
+
+
 SCRIPTS: dict[str, Script] = {
+    "compactions": compactions,
     "appends_and_truncations": appends_and_truncations,
     "retention_and_restarts": retention_and_restarts,
     "rewritten_history": rewritten_history,
@@ -174,21 +218,23 @@ class Exploration:
         self._seen.add(key)
         self.disks += 1
         if self.recovery_sample and self.disks % self.recovery_sample == 0:
-            for again in self._stopped_recoveries(disk):
+            for again in self._stopped_recoveries(disk, crashed.run.config):
                 self.recoveries += 1
-                check_after_crash(again, crashed.run.ledger, self.config)
-        check_after_crash(disk, crashed.run.ledger, self.config)
+                check_after_crash(again, crashed.run.ledger, crashed.run.config)
+        check_after_crash(disk, crashed.run.ledger, crashed.run.config)
 
-    def _stopped_recoveries(self, disk: SimulatedFiles) -> Iterator[SimulatedFiles]:
+    def _stopped_recoveries(
+        self, disk: SimulatedFiles, config: LogConfig
+    ) -> Iterator[SimulatedFiles]:
         """What is left of the disk when the machine dies again while it is being repaired."""
         trial = disk.clone()
-        run = Driver(trial, self.config)
+        run = Driver(trial, config)
         run.open()
         for point in range(1, len(trial.boundaries) + 1):
             files = disk.clone()
             files.crash_at = point
             with pytest.raises(PowerLoss):
-                Driver(files, self.config).open()
+                Driver(files, config).open()
             yield files.process_crash()
             yield from files.outcomes(OUTCOMES_IN_RECOVERY_MAX)
 
@@ -336,6 +382,50 @@ def indexes_believed_after_a_power_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Recovery, "_is_index_doubtful", lambda _: False)
 
 
+def cleaned_segments_unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def finish(cleaned: CleanedSegment) -> None:
+        cleaned._write()
+        cleaned.segment.seal()
+        cleaned.segment.dirty = False
+
+    monkeypatch.setattr(CleanedSegment, "finish", finish)
+
+
+def sources_removed_before_the_swap(monkeypatch: pytest.MonkeyPatch) -> None:
+    def swap_in(cleaned: CleanedSegment, files: FileLayer, directory: str) -> None:
+        for source in reversed(cleaned.sources[1:]):
+            source.segment.remove()
+        cleaned.segment.rename(SWAP_SUFFIX)
+        cleaned.segment.rename("")
+        files.sync_directory(directory)
+
+    monkeypatch.setattr(CleanedSegment, "swap_in", swap_in)
+
+
+def swapped_in_under_its_final_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def swap_in(cleaned: CleanedSegment, files: FileLayer, directory: str) -> None:
+        cleaned.segment.rename("")
+        for source in reversed(cleaned.sources[1:]):
+            source.segment.remove()
+        files.sync_directory(directory)
+
+    monkeypatch.setattr(CleanedSegment, "swap_in", swap_in)
+
+
+def swaps_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraftpy.storage.log.finish_swaps", lambda *_: None)
+
+
+def swaps_unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def swap_in(cleaned: CleanedSegment, files: FileLayer, directory: str) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(SimulatedFiles, "sync_directory", lambda *_: None)
+            real(cleaned, files, directory)
+
+    real = CleanedSegment.swap_in
+    monkeypatch.setattr(CleanedSegment, "swap_in", swap_in)
+
+
 def index_entries_outlive_their_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     for index in (OffsetIndex, TimeIndex):
         monkeypatch.setattr(index, "drop_stale", lambda _: None)
@@ -357,6 +447,11 @@ BUGS: dict[Plant, tuple[Script, LogConfig, int]] = {
     indexes_unsynced: (rewritten_history, ALWAYS, 50),
     indexes_believed_after_a_power_cut: (rewritten_history, ALWAYS, 50),
     index_entries_outlive_their_batches: (rewritten_history, LAZY, 4),
+    cleaned_segments_unsynced: (compactions, LAZY, 4),
+    sources_removed_before_the_swap: (compactions, LAZY, 4),
+    swapped_in_under_its_final_name: (compactions, LAZY, 4),
+    swaps_forgotten: (compactions, LAZY, 4),
+    swaps_unsynced: (compactions, LAZY, 4),
 }
 
 

@@ -46,7 +46,7 @@ def compress(codec: int, data: bytes | bytearray) -> bytes | bytearray:
 
 def _compress_lz4(data: bytes | bytearray) -> bytes:
     compressor = cramjam.lz4.Compressor(block_linked=False)
-    compressor.compress(data)
+    compressor.compress(bytes(data))
     return bytes(compressor.finish())
 
 

@@ -21,13 +21,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from kraftpy.metadata_log import batches
 from kraftpy.metadata_log.image import Partition
 from kraftpy.quorum import proposal
+from kraftpy.quorum.control.activity import is_active
 from kraftpy.quorum.control.partition_index import PartitionKey
 from kraftpy.types import NO_LEADER, BrokerId
 from tests.property import controller_actions as act
 from tests.property.controller_driver import Driver
 from tests.unit.control.cluster import directory, wire
 
-EXAMPLES_MAX = int(os.environ.get("PROPERTY_EXAMPLES", "60"))
+EXAMPLES_MAX = int(os.environ.get("PROPERTY_EXAMPLES", "200"))
 STEPS_MAX = 40
 
 BROKERS = st.integers(1, 5)
@@ -64,9 +65,9 @@ class ControllerMachine(RuleBasedStateMachine):
         min_insync=st.sampled_from([1, 2]),
         unclean=SELDOM,
         elr=st.booleans(),
-        running=st.integers(0, 5),
-        records_max=st.sampled_from([10_000, 10_000, 6]),
-        topics=st.integers(0, 2),
+        running=st.sampled_from([5, 5, 5, 4, 3, 1, 0]),
+        records_max=st.sampled_from([10_000, 10_000, 3]),
+        topics=st.sampled_from([2, 2, 1, 0]),
         seed=st.integers(0, 3),
     )
     def begin(
@@ -86,7 +87,7 @@ class ControllerMachine(RuleBasedStateMachine):
             act.set_elr(self.driver, False)
         act.start(self.driver, *range(1, running + 1))
         for name in ("orders", "logs")[:topics]:
-            act.create(self.driver, name, partitions=2, factor=min(3, running) or 1)
+            act.create(self.driver, name, partitions=3, factor=min(3, running) or 1)
         self._records_max = records_max
 
     def do(self, action: Any, *args: Any, **kwargs: Any) -> Any:
@@ -205,9 +206,13 @@ class ControllerMachine(RuleBasedStateMachine):
     def grow(self, name: str, count: int) -> None:
         self.do(act.grow, name, count)
 
-    @rule(name=NAMES, min_insync=MIN_INSYNC)
-    def set_min_insync(self, name: str, min_insync: str | None) -> None:
-        self.do(act.configure, name, "min.insync.replicas", min_insync)
+    @rule(name=NAMES, min_insync=MIN_INSYNC, whole=st.booleans())
+    def set_min_insync(self, name: str, min_insync: str | None, whole: bool) -> None:
+        if whole:
+            configs = [("min.insync.replicas", min_insync)] if min_insync else []
+            self.do(act.replace_configs, name, configs)
+        else:
+            self.do(act.configure, name, "min.insync.replicas", min_insync)
 
     @rule(name=NAMES, allowed=BOOLEAN)
     def allow_unclean(self, name: str, allowed: str | None) -> None:
@@ -216,11 +221,6 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(min_insync=MIN_INSYNC)
     def set_cluster_min_insync(self, min_insync: str | None) -> None:
         self.do(act.configure, "", "min.insync.replicas", min_insync, resource_type=4)
-
-    @rule(name=NAMES, min_insync=MIN_INSYNC)
-    def replace_configs(self, name: str, min_insync: str | None) -> None:
-        configs = [("min.insync.replicas", min_insync)] if min_insync else []
-        self.do(act.replace_configs, name, configs)
 
     # -- partitions -------------------------------------------------------------------------------
 
@@ -232,13 +232,7 @@ class ControllerMachine(RuleBasedStateMachine):
         if partition.leader == NO_LEADER:
             return
         image = self.driver.image
-        isr = [
-            each
-            for each in partition.replicas
-            if each in image.brokers
-            and not image.brokers[each].fenced
-            and not image.brokers[each].in_controlled_shutdown
-        ]
+        isr = [each for each in partition.replicas if is_active(image, each)]
         self.do(act.alter, key, isr, member_epoch=0, recovery=0)
 
     @precondition(has_partitions)
@@ -288,18 +282,46 @@ class ControllerMachine(RuleBasedStateMachine):
         self.do(act.reassign, self.pick(number)[0], wanted)
 
     @precondition(has_partitions)
+    @rule(number=NUMBERS, wanted=SEVERAL)
+    def reassign_and_catch_up(self, number: int, wanted: list[int]) -> None:
+        alive = [each for each in wanted if is_active(self.driver.image, BrokerId(each))]
+        self.reassign(number, alive or wanted)
+        self.catch_up(number)
+
+    @rule(life=LIVES)
+    def heal(self, life: int) -> None:
+        """Everybody comes back, and all replicas catch up."""
+        for broker in range(1, 6):
+            self.do(act.register, broker, life)
+            self.do(act.heartbeat, broker)
+        for number in range(len(self.driver.partitions())):
+            self.catch_up(number)
+
+    @precondition(has_partitions)
+    @rule(dying=st.permutations([1, 2, 3, 4, 5]), back=BROKERS, clean=st.booleans())
+    def outage(self, dying: list[int], back: int, clean: bool) -> None:
+        """All go, one after the other, and one comes back."""
+        for broker in dying:
+            self.do(act.silence, broker)
+        self.do(act.register, back, 4, clean=clean)
+        self.do(act.heartbeat, back)
+
+    @precondition(has_partitions)
+    @rule(number=NUMBERS)
+    def shrink_to_the_leader(self, number: int) -> None:
+        key, partition = self.pick(number)
+        if partition.leader != NO_LEADER:
+            self.do(act.alter, key, [partition.leader], member_epoch=0)
+
+    @precondition(has_partitions)
     @rule(number=NUMBERS)
     def cancel(self, number: int) -> None:
         keys = self.driver.index.reassigning() or [self.pick(number)[0]]
         self.do(act.reassign, keys[number % len(keys)], None)
 
-    @rule()
-    def balance(self) -> None:
-        self.do(act.balance)
-
-    @rule()
-    def elect_unclean(self) -> None:
-        self.do(act.elect_unclean)
+    @rule(duty=st.sampled_from([act.balance, act.elect_unclean]))
+    def do_a_duty(self, duty: Any) -> None:
+        self.do(duty)
 
     # -- the rest of the image --------------------------------------------------------------------
 

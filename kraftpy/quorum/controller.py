@@ -321,14 +321,12 @@ class Controller:
         return None if self._tenure is None else self._duties.next_due_ms(self._tenure.heartbeats)
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due."""
+        """Do what is due. More may be due at once: `next_due_ms` tells."""
         tenure = self._tenure
         if tenure is None:
             return
         for duty in self._duties.due(now_ms, is_idle=not tenure.writes):
-            for _ in range(duty.repeats_max(tenure.image)):
-                if not self._act(tenure, duty.decide):
-                    break
+            if self._act(tenure, duty.decide):
                 self._duties.did(duty, now_ms)
 
     def _act(self, tenure: Tenure, decide: Callable[[Situation], Decision | None]) -> bool:

@@ -1,6 +1,7 @@
 """What the active controller does by itself, and when. Pure.
 
-- sessions: brokers that were silent for longer than a session are fenced, one decision each;
+- sessions: brokers that were silent for longer than a session are fenced, one per tick: the next
+  is due at once, and heartbeats that came meanwhile are heard before it;
 - no-op: a record when the log was idle, so that observers see how far they are behind;
 - balance: leadership goes back to preferred replicas;
 - unclean: partitions without a leader get one where their topics allow it.
@@ -15,7 +16,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kraftpy.metadata_log.image import ClusterImage
 from kraftpy.metadata_log.records import NoOpRecord
 from kraftpy.quorum.control.decision import Decision, Situation
 from kraftpy.quorum.control.elections import decide_balance, decide_unclean
@@ -34,17 +34,13 @@ class Duty:
     """Something to decide without being asked."""
 
     decide: Callable[[Situation], Decision | None]
-    for_each_broker: bool = False  # To be decided again, until there is nothing to do.
-
-    def repeats_max(self, image: ClusterImage) -> int:
-        return len(image.brokers) if self.for_each_broker else 1
 
 
 def _no_op(_situation: Situation) -> Decision:
     return Decision(records=(NoOpRecord(),), response={}, own=True)
 
 
-_SESSIONS: Final = Duty(decide=fence_expired, for_each_broker=True)
+_SESSIONS: Final = Duty(decide=fence_expired)
 _NO_OP: Final = Duty(decide=_no_op)
 _BALANCE: Final = Duty(decide=decide_balance)
 _UNCLEAN: Final = Duty(decide=decide_unclean)

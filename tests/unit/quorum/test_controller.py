@@ -167,6 +167,16 @@ def test_a_read_waits_for_what_it_saw(desk: Desk) -> None:
     assert answers[0]["value"] == "x", "and need not wait for what came later"
 
 
+def test_a_read_does_not_get_ahead_of_the_last_record_that_it_saw(desk: Desk) -> None:
+    desk.put("a")
+    desk.put("b")
+    answers = desk.get("b", GLANCE)
+    desk.consensus.commit(1)
+    assert answers == []
+    desk.consensus.commit(1)
+    assert answers[0]["value"] == "x"
+
+
 def test_the_commit_of_an_earlier_batch_is_no_proof_for_a_read(desk: Desk) -> None:
     """1. A batch goes to a majority; the acknowledgements take their time. 2. Another controller
     is elected, has the batch, and answers others. 3. The read comes here. 4. Now the

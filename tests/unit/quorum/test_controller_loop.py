@@ -117,6 +117,19 @@ def test_a_request_is_answered_from_the_engines_thread() -> None:
     play(story)
 
 
+def test_a_single_outcome_wakes_the_loop() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.lead()
+        assert not stage.loop._outcomes, "that of its first batch was taken"
+        asked = stage.put("a")
+        await asyncio.sleep(0)
+        await stage.engine(stage.consensus.commit)
+        assert asked.done()
+        assert asked.result() is ErrorCode.none
+
+    play(story)
+
+
 def test_it_leads_only_when_the_keeper_has_everything() -> None:
     async def story(stage: Stage) -> None:
         await stage.engine(stage.loop.leadership_changed, NODE_ID, 1)
@@ -131,6 +144,7 @@ def test_it_leads_only_when_the_keeper_has_everything() -> None:
 
 def test_a_victory_that_a_defeat_overtook_is_ignored() -> None:
     async def story(stage: Stage) -> None:
+        stage.consensus.win(1)  # What it would propose would be taken.
         await stage.engine(stage.loop.leadership_changed, NODE_ID, 1)
         await stage.engine(stage.loop.leadership_changed, None, 1)
         assert stage.keeper.standing_by == 1

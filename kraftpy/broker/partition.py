@@ -366,12 +366,14 @@ class Replica:
     def accepts(self, position: FetchPosition) -> bool:
         """Whether the answer to a fetch from there still speaks of this leader and this log.
 
-        A late one of another epoch could cut committed records (KAFKA-18991).
+        A late one could cut committed records (KAFKA-18991): one of another leader epoch, or one
+        about records at the same place that were replaced since.
         """
         return (
             self.role is Role.FOLLOWER
             and position.leader_epoch == self.leader_epoch
             and position.offset == self._log.end_offset
+            and position.last_fetched_epoch == self._log.epochs.latest
         )
 
     def diverged(self, position: FetchPosition, leader: EpochEnd) -> Effects:

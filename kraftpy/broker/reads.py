@@ -122,14 +122,16 @@ def truncation_offset(log: LogView, leader: EpochEnd) -> int:
     """Where a log must be cut whose leader says that an epoch ends there.
 
     Where this log does not know that epoch, it is cut to the end of its largest smaller one; the
-    next fetch then names that one, and the leader judges again.
+    next fetch then names that one, and the leader judges again. If all its epochs are later, none
+    of it stays.
     """
-    own_epoch, own_end = log.epochs.end_offset_for(leader.epoch, log.end_offset)
-    if own_epoch == NO_EPOCH:
-        return min(leader.end_offset, log.end_offset)
-    if own_epoch != leader.epoch:
-        return min(own_end, log.end_offset)
-    return min(own_end, leader.end_offset, log.end_offset)
+    own = epoch_end(log, leader.epoch)
+    ends = [log.end_offset]
+    if own.epoch != NO_EPOCH:
+        ends.append(own.end_offset)
+    if own.epoch in (NO_EPOCH, leader.epoch):
+        ends.append(leader.end_offset)
+    return min(ends)
 
 
 def preferred_read_replica(

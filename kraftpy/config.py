@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
+from kraftpy.config_broker import BrokerSettings
 from kraftpy.config_kinds import (
     INT32_MAX,
     INT64_MAX,
@@ -55,7 +56,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(BrokerSettings):
     """The values in force. Each field is its key with `_` for `.`; SETTINGS is made from these."""
 
     data_dir: str = _setting(

@@ -68,6 +68,10 @@ class Connection:
         self._deadline_ms = None
         self.task.cancel()
 
+    def abandon(self) -> None:
+        """Its task was cancelled before it had begun, so nobody has closed the socket."""
+        self._sock.close()
+
     def _expect_within(self, milliseconds: int) -> None:
         self._deadline_ms = self._owner.clock.monotonic_ms() + milliseconds
 

@@ -60,6 +60,9 @@ class WireServer(Listener[Connection]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in self._connections:
+            connection.abandon()
+        self._connections.clear()
 
     async def answer(self, frame: bytes, connection: Connection) -> bytearray | None:
         return await self._handler(read_request(self._table, frame), connection.address)

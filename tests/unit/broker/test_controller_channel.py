@@ -276,7 +276,11 @@ def test_controllers_that_were_not_configured_are_learned() -> None:
     run(main)
 
 
-def test_a_search_that_lasts_is_one_warning_and_a_healthy_one_one_line() -> None:
+def test_a_search_that_lasts_is_one_warning_and_a_healthy_one_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(controller_finder, "_PAUSE_S_MAX", 0.02)
+
     async def main() -> None:
         with structlog.testing.capture_logs() as lines:
             async with scripted(1) as nodes, channel_to(nodes) as channel:

@@ -7,16 +7,17 @@ import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
+from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v1.request import MetadataRequest
 
-from kraftpy.clock import ManualClock
+from kraftpy.clock import ManualClock, SystemClock
 from kraftpy.errors import ConfigError, Unreachable, WireError
 from kraftpy.network.client import WireClient
 from kraftpy.network.limits import ServerLimits
 from kraftpy.network.loop import new_event_loop
 from kraftpy.network.server import WireServer, listening_sockets
 from kraftpy.wire import apis
-from kraftpy.wire.apis import Request, VersionRange
+from kraftpy.wire.apis import NO_THROTTLE, Request, VersionRange
 from kraftpy.wire.headers import API_VERSIONS, read_start, request_frame
 
 TABLE = {apis.METADATA: VersionRange(1, 1), API_VERSIONS: VersionRange(0, 0)}
@@ -352,3 +353,66 @@ def test_the_client_says_who_refuses() -> None:
     free.close()
     with asyncio.Runner() as runner, pytest.raises(Unreachable, match=f"127.0.0.1:{port}: "):
         runner.run(WireClient.connect("127.0.0.1", port, timeout_s=5))
+
+
+def test_the_client_gets_its_answers_in_order_and_drops_the_late_one() -> None:
+    """Three requests at once; the first one's asker has gone before it is answered."""
+    asked: list[int] = []
+    gate = asyncio.Event()
+
+    async def answer(request: Request, _address: str) -> bytearray:
+        if request.header.api_key != API_VERSIONS:
+            asked.append(request.header.correlation_id)
+            await gate.wait()
+        api = {"api_key": 60, "min_version": 0, "max_version": 0}
+        versions = {"error_code": ErrorCode.none, "api_keys": [api]}
+        cluster: dict[str, object] = {
+            "error_message": None,
+            "brokers": [],
+            "cluster_authorized_operations": 0,
+        }
+        number = {"controller_id": request.header.correlation_id, "cluster_id": "c"}
+        return request.response({**versions, **cluster, **number, "throttle_time": NO_THROTTLE})
+
+    async def main() -> None:
+        table = {API_VERSIONS: VersionRange(0, 0), 60: VersionRange(0, 0)}
+        server = WireServer(table, answer, clock=SystemClock())
+        server.start(listening_sockets("127.0.0.1", 0))
+        client = await WireClient.connect("127.0.0.1", server.port, timeout_s=30)
+        values = {"include_cluster_authorized_operations": False}
+        tasks = [asyncio.create_task(client.ask(60, values)) for _ in range(3)]
+        while not asked:
+            await asyncio.sleep(0.001)
+        tasks[0].cancel()
+        gate.set()
+        answers = await asyncio.gather(*tasks[1:])
+        assert [each.controller_id for each in answers] == [3, 4]
+        waiting = asyncio.create_task(client.ask(60, values))
+        gate.clear()
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(Unreachable, match="was closed"):
+            await waiting
+        with pytest.raises(Unreachable, match="was closed"):
+            await client.ask(60, values)
+        await server.close()
+
+    with asyncio.Runner() as runner:
+        runner.run(main())
+
+
+def test_a_server_that_closes_lets_go_of_a_client_it_has_just_accepted() -> None:
+    async def main() -> None:
+        server = WireServer({}, lambda _r, _a: asyncio.sleep(0), clock=SystemClock())
+        (listening,) = listening_sockets("127.0.0.1", 0)
+        server.start([listening])
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            server._accept(listening)
+            assert server.connection_count == 1
+            await server.close()
+            assert server.connection_count == 0
+            client.settimeout(20)
+            assert client.recv(1) == b""
+
+    with asyncio.Runner() as runner:
+        runner.run(main())

@@ -200,11 +200,13 @@ def is_clean(at: PartitionAt) -> bool:
 
 
 def _ends_reassignment(at: PartitionAt) -> bool:
+    """As it was meant to: one that is cancelled goes back to other replicas."""
     old, new = at.old, at.new
     if old is None or new.adding_replicas or new.removing_replicas:
         return False
     is_one = bool(old.adding_replicas or old.removing_replicas)
-    return is_one and set(new.replicas) <= set(new.isr)
+    target = set(old.replicas) - set(old.removing_replicas)
+    return is_one and set(new.replicas) == target <= set(new.isr)
 
 
 CHECKS: Final[tuple[tuple[int, PartitionCheck], ...]] = (

@@ -114,6 +114,51 @@ def a_cancel() -> Log:
     return log
 
 
+@keeps(10, 11, 23)
+def a_cancel_that_is_an_unclean_election() -> Log:
+    log = cluster(1)
+    log.write(
+        log.change(replicas=ids(4, 2, 1), adding_replicas=ids(4, 2), removing_replicas=ids(1))
+    )
+    log.write(log.change(isr=ids(1, 4)))
+    log.write(log.change(isr=ids(4), leader=BrokerId(4)), log.fence(1))
+    log.write(log.unfence(1))
+    log.write(config("unclean.leader.election.enable", "true"))
+    log.write(
+        log.change(
+            replicas=ids(1),
+            isr=ids(1),
+            leader=BrokerId(1),
+            leader_recovery_state=r.RECOVERING,
+            adding_replicas=(),
+            removing_replicas=(),
+        ),
+        unclean_elections=frozenset(),
+    )
+    return log
+
+
+@breaks(23, 9)
+def a_cancel_that_hides_an_unclean_election() -> Log:
+    log = cluster(1)
+    log.write(
+        log.change(replicas=ids(4, 2, 1), adding_replicas=ids(4, 2), removing_replicas=ids(1))
+    )
+    log.write(log.change(isr=ids(1, 4)))
+    log.write(log.change(isr=ids(4), leader=BrokerId(4)), log.fence(1))
+    log.write(log.unfence(1))
+    log.write(
+        log.change(
+            replicas=ids(1),
+            isr=ids(1),
+            leader=BrokerId(1),
+            adding_replicas=(),
+            removing_replicas=(),
+        )
+    )
+    return log
+
+
 # -- between partitions and brokers ----------------------------------------------------------------
 
 

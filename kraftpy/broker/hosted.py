@@ -15,9 +15,10 @@ from kio.schema.errors import ErrorCode
 
 from kraftpy.broker.partition import Replica
 from kraftpy.broker.producer_state import ProducedBatch, ProducerStates
+from kraftpy.broker.validation import Accepted, AppendConfig
 from kraftpy.broker.waiting import WaitingFetch, WaitingProduce
 from kraftpy.storage.log import Log
-from kraftpy.storage.request import PlacedBatch, Request
+from kraftpy.storage.request import PlacedBatch
 from kraftpy.types import TopicId
 
 
@@ -50,6 +51,7 @@ class HostedPartition:
         log: Log,
         replica: Replica,
         producers: ProducerStates,
+        accepts: AppendConfig,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -57,6 +59,7 @@ class HostedPartition:
         self.log = log
         self.replica = replica
         self.producers = producers
+        self.accepts = accepts  # What a client's batch must be; the topic's configs change it.
         self.placed: list[PlacedBatch] = []
         self._appended: deque[Appended] = deque()
         self._fetches: dict[WaitingFetch, None] = {}
@@ -67,10 +70,9 @@ class HostedPartition:
 
     # -- a leader's appends -------------------------------------------------------------------
 
-    def place(self, request: Request) -> Placed | ErrorCode:
+    def place(self, accepted: Accepted) -> Placed | ErrorCode:
         """Give a client's batch the next offset; it is written by `write`."""
-        if len(request.batches) != 1:
-            return ErrorCode.invalid_record  # One batch per partition, since version 3.
+        request = accepted.request
         found = self.producers.check(request.batches[0][1])
         epoch = self.replica.leader_epoch
         if isinstance(found, ProducedBatch):
@@ -81,7 +83,7 @@ class HostedPartition:
         (batch,) = request.place(offset, epoch)
         self.placed.append(batch)
         self.producers.append(batch.header)
-        return Placed(offset, batch.header.end_offset, -1, epoch)
+        return Placed(offset, batch.header.end_offset, accepted.append_time_ms, epoch)
 
     def write(self) -> None:
         """Put all that was placed into the log, with one write."""

@@ -30,18 +30,20 @@ from kraftpy.broker.hosted import Appended, HostedPartition
 from kraftpy.broker.isr import IsrProposal, Moment
 from kraftpy.broker.partition import ACKS_ALL
 from kraftpy.broker.reading import Reader
+from kraftpy.broker.validation import RefusedBatch, accept
 from kraftpy.broker.waiting import WaitingFetch, WaitingProduce
 from kraftpy.clock import Clock
-from kraftpy.errors import InvalidBatch, KraftError
+from kraftpy.errors import KraftError
 from kraftpy.logs import get_logger
 from kraftpy.metadata_log.image import Changes, ClusterImage
 from kraftpy.types import BrokerId, TopicId
 from kraftpy.wire.fetch import FetchRequest
-from kraftpy.wire.produce import ProducePartition, ProduceRequest, ProduceResult
+from kraftpy.wire.produce import ProducePartition, ProduceRequest, ProduceResult, RecordError
 
 log = get_logger(__name__)
 
 _ACKS: Final = (0, 1, ACKS_ALL)
+_FIRST_WITH_ZSTD: Final = 7
 Key = tuple[TopicId, int]
 
 
@@ -255,29 +257,38 @@ class ReplicaManager:
                 operation.finish(slot, ProduceResult(error_code=code.value))
             return
         for slot, asked in enumerate(request.partitions):
-            code = self._place(asked, request.acks, operation, slot)
-            if code is not ErrorCode.none:
-                operation.finish(slot, self._reader.refusal(asked, code))
+            refused = self._place(request, asked, operation, slot)
+            if refused is not None:
+                operation.finish(slot, refused)
         if operation.is_waiting and request.acks == ACKS_ALL:
             operation.expire_after(request.timeout_ms, self._loop)
 
     def _place(
-        self, asked: ProducePartition, acks: int, operation: WaitingProduce, slot: int
-    ) -> ErrorCode:
+        self,
+        request: ProduceRequest,
+        asked: ProducePartition,
+        operation: WaitingProduce,
+        slot: int,
+    ) -> ProduceResult | None:
+        """Why the partition's batch is refused, if it is."""
         hosted = self.find(asked.topic, asked.topic_id, asked.index)
         if isinstance(hosted, ErrorCode):
-            return hosted
-        code = hosted.replica.check_append(acks)
+            return self._reader.refusal(asked, hosted)
+        code = hosted.replica.check_append(request.acks)
         if code is not ErrorCode.none:
-            return code
-        if asked.records is None:
-            return ErrorCode.invalid_record
+            return self._reader.refusal(asked, code)
         try:
-            placed = hosted.place(hosted.log.check(asked.records))
-        except InvalidBatch:
-            return ErrorCode.corrupt_message
+            accepted = accept(
+                asked.records if asked.records is not None else b"",
+                hosted.accepts,
+                self._clock.now_ms(),
+                zstd=request.version >= _FIRST_WITH_ZSTD,
+            )
+        except RefusedBatch as refused:
+            return _refused(refused)
+        placed = hosted.place(accepted)
         if isinstance(placed, ErrorCode):
-            return placed
+            return ProduceResult(error_code=placed.value)
         result = ProduceResult(
             base_offset=placed.base_offset,
             log_append_time_ms=placed.timestamp_ms,
@@ -285,8 +296,8 @@ class ReplicaManager:
         )
         operation.appended(slot, result)
         appended = Appended(placed.end_offset, placed.leader_epoch, operation, slot)
-        self._dirty.setdefault(hosted, []).append((appended, acks == ACKS_ALL))
-        return ErrorCode.none
+        self._dirty.setdefault(hosted, []).append((appended, request.acks == ACKS_ALL))
+        return None
 
     def end_of_input(self) -> None:
         if not self._dirty:
@@ -333,3 +344,11 @@ class ReplicaManager:
 
         fetch.wait(self._loop, unwatch)
         return fetch.abandon
+
+
+def _refused(refused: RefusedBatch) -> ProduceResult:
+    return ProduceResult(
+        error_code=refused.error.value,
+        record_errors=[RecordError(index, why) for index, why in refused.records],
+        error_message=str(refused),
+    )

@@ -14,6 +14,7 @@ from kraftpy.broker.isr import IsrProposal
 from kraftpy.broker.partition import Replica, ReplicaConfig
 from kraftpy.broker.producer_state import ProducerStates
 from kraftpy.broker.replica_manager import ReplicaManager
+from kraftpy.broker.validation import AppendConfig
 from kraftpy.clock import ManualClock
 from kraftpy.errors import KraftError
 from kraftpy.metadata_log import EMPTY, ClusterDelta, ClusterImage
@@ -62,7 +63,8 @@ class Logs:
         log = Log.open(self.files, directory, LogConfig(), self.clock)
         config = ReplicaConfig(min_insync_replicas=self.min_insync_replicas)
         replica = Replica(BrokerId(1), log, config, high_watermark=0)
-        return HostedPartition(topic, topic_id, index, log, replica, ProducerStates())
+        accepts = AppendConfig(timestamp_before_max_ms=1 << 62)
+        return HostedPartition(topic, topic_id, index, log, replica, ProducerStates(), accepts)
 
     def remove(self, partition: HostedPartition) -> None:
         self.removed.append(str(partition))

@@ -107,6 +107,7 @@ class ReplicaManager:
         self._loop = asyncio.get_running_loop()
         self._image: ClusterImage | None = None
         self._partitions: dict[Key, HostedPartition] = {}
+        self._without_log: set[Key] = set()  # Hosted by right, but their logs cannot be opened.
         self._dirty: dict[HostedPartition, list[tuple[Appended, bool]]] = {}  # Who wants acks=all.
         self._reader = Reader(self, listener, reads_from_followers)
         self.followers: Followers
@@ -140,6 +141,8 @@ class ReplicaManager:
         hosted = self._partitions.get((topic_id, index))
         if hosted is not None:
             return hosted
+        if (topic_id, index) in self._without_log:
+            return ErrorCode.kafka_storage_error
         if index in image.topics[topic_id].partitions:
             return ErrorCode.not_leader_or_follower
         return ErrorCode.unknown_topic_or_partition
@@ -165,11 +168,20 @@ class ReplicaManager:
         hosted = self._partitions.get(key)
         if hosted is None:
             topic = image.topics[key[0]]
-            hosted = self._logs.host(topic.name, key[0], key[1], image)
+            try:
+                hosted = self._logs.host(topic.name, key[0], key[1], image)
+            except KraftError as error:
+                if key not in self._without_log:
+                    name = f"{topic.name}-{key[1]}"
+                    log.error("partition_offline", partition=name, why=str(error))
+                self._without_log.add(key)
+                return
+            self._without_log.discard(key)
             self._partitions[key] = hosted
         self.carry_out(hosted, hosted.replica.apply_metadata(partition, self.moment()))
 
     def _drop(self, key: Key) -> None:
+        self._without_log.discard(key)
         hosted = self._partitions.pop(key, None)
         if hosted is None:
             return

@@ -16,7 +16,7 @@ from kraftpy.broker.producer_state import ProducerStates
 from kraftpy.broker.replica_manager import ReplicaManager
 from kraftpy.broker.validation import AppendConfig
 from kraftpy.clock import ManualClock
-from kraftpy.errors import KraftError
+from kraftpy.errors import DiskFault, KraftError
 from kraftpy.metadata_log import EMPTY, ClusterDelta, ClusterImage
 from kraftpy.metadata_log import records as r
 from kraftpy.storage.log import Log
@@ -54,10 +54,13 @@ class Logs:
         self.removed: list[str] = []
         self.failures: list[str] = []
         self.min_insync_replicas = 1
+        self.is_broken = False
 
     def host(
         self, topic: str, topic_id: TopicId, index: int, _image: ClusterImage
     ) -> HostedPartition:
+        if self.is_broken:
+            raise DiskFault("the disk is gone")
         directory = f"/logs/{topic}-{index}"
         self.files.make_directory(directory)
         log = Log.open(self.files, directory, LogConfig(), self.clock)
@@ -413,3 +416,17 @@ async def test_an_unknown_number_of_acks_is_refused() -> None:
     broker = Broker()
     assert codes(broker.produce(batch(b"a"), acks=2)) == [ErrorCode.invalid_required_acks.value]
     assert broker.hosted.log.end_offset == 0
+
+
+@in_a_loop
+async def test_a_partition_whose_log_cannot_be_opened_is_offline_and_the_others_are_served() -> (
+    None
+):
+    broker = Broker()
+    broker.logs.is_broken = True
+    lost = TopicId(Uuid(b"L" * 16))
+    ids = (BrokerId(1),)
+    broker.publish(r.TopicRecord(name="lost", topic_id=lost), partition(lost, ids, ids[0]))
+    code = ErrorCode.kafka_storage_error.value
+    assert codes(broker.produce(batch(b"a"), topic="lost")) == [code]
+    assert codes(broker.produce(batch(b"a"))) == [0]

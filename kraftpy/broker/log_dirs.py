@@ -58,7 +58,7 @@ class LogDirs:
                     _check(opened, found[0], node_id)
         except BaseException:
             for each in found:
-                each.directory.close(clean=each.directory.was_clean)
+                _put_back(each.directory)
             raise
         if not found:
             raise ConfigError(next(iter(failed.values())))
@@ -122,12 +122,17 @@ def _open(files: FileLayer, path: str, failed: dict[str, str]) -> LogDir | None:
             directory.close(clean=False)
     except ConfigError as error:
         if directory is not None:  # It is there, and what it says of itself makes no sense.
-            directory.close(clean=directory.was_clean)
+            _put_back(directory)
             raise
         reason = str(error)
     log.error("log_dir_failed", dir=path, reason=reason)
     failed[path] = reason
     return None
+
+
+def _put_back(directory: DataDirectory) -> None:
+    """Leave it as it was found: nothing in it has been touched."""
+    directory.close(clean=directory.was_clean, broker_epoch=directory.clean_broker_epoch)
 
 
 def _check(opened: LogDir, first: LogDir, node_id: int) -> None:

@@ -51,6 +51,7 @@ from kraftpy.wire.produce import (
 log = get_logger(__name__)
 
 _START: Final = struct.Struct(">hh")
+_READS_PER_CHECK_MAX: Final = 64
 _NOTHING: Final[tuple[object, ...]] = ()
 
 
@@ -160,28 +161,33 @@ class Connection:
 
     # -- the event loop's callbacks -----------------------------------------------------------
 
-    def _on_readable(self) -> None:
-        if self._is_held_back():
-            # Only now, as most clients wait for their answer before they ask again.
-            self._reading = False
-            self._loop.remove_reader(self._descriptor)
-            return
+    def _on_readable(self) -> bool:
+        """Receive once, and do what can be done with it; whether something came."""
+        held_back = self._is_held_back()
         if not self.buffer.capacity:
             self.buffer.resize(self._owner.limits.buffer_bytes)
         try:
-            count = self._sock.recv_into(self.buffer.room())
+            if held_back:
+                count = len(self._sock.recv(1, socket.MSG_PEEK))  # It may be the end.
+            else:
+                count = self._sock.recv_into(self.buffer.room())
         except (BlockingIOError, InterruptedError):
-            return
+            return False
         except OSError as error:
             self.close("lost", str(error))
-            return
-        if not count:
-            self._end()
-            return
+            return False
+        if held_back or not count:
+            # Only now, as most clients wait for their answer before they ask again.
+            self._stop_reading()
+            self._ended = not count
+            self._go_on()
+            return False
         self.buffer.received(count)
         self._is_busy = self.buffer.is_full
+        self._largest = max(self._largest, len(self.buffer))
         self._owner.traffic.received += count
         self._work()
+        return True
 
     def _on_writable(self) -> None:
         self._work()
@@ -209,19 +215,11 @@ class Connection:
             return
         self._working = True
         try:
-            more = True
-            while more:
-                more = self._handle_frames()
+            self._send_answers()
+            while self._handle_frames():
                 self._send_answers()
-        except FatalFault as fault:
-            self._owner.failed(fault)
-            self._doom = ("failed", str(fault))
-        except OSError as error:
-            self._doom = ("lost", str(error))
         except Exception as error:
-            # A bug in what handles requests: it must not take other clients with it.
-            log.error("request_failed", address=self.address, exc_info=True)
-            self._doom = ("failed", repr(error))
+            self._fail(error)
         finally:
             self._working = False
         if self._doom is not None:
@@ -229,37 +227,54 @@ class Connection:
         else:
             self._go_on()
 
+    def _fail(self, error: Exception) -> None:
+        """Whatever went wrong costs this connection; what a node cannot live with is passed on."""
+        match error:
+            case WireError():
+                self._doom = ("malformed", str(error))
+            case OSError():
+                self._doom = ("lost", str(error))
+            case FatalFault():
+                self._doom = ("failed", str(error))
+                self._owner.failed(error)
+            case _:
+                # A bug in what handles requests: it must not take other clients with it.
+                self._doom = ("failed", repr(error))
+                log.error("request_failed", address=self.address, exc_info=error)
+
     def _handle_frames(self) -> bool:
-        """Handle the requests that are there; whether it stopped for their number alone."""
+        """Handle the requests that are there and may be; whether there was one."""
         handled = self._handled
         try:
             while self._doom is None and not self._is_held_back():
-                self._largest = max(self._largest, len(self.buffer))
                 frame = self.buffer.next_frame()
                 if frame is None:
-                    return False
+                    break
                 self._handled += 1
-                self._handle(frame)
-        except WireError as error:
+                if not self._handle(frame):
+                    break
+        except Exception as error:
             # What came before it was a request like any other: it is written and answered.
-            self._doom = ("malformed", str(error))
-        finally:
-            self._end_of_input()
-        return self._doom is None and self._handled > handled
+            self._fail(error)
+        self._end_of_input()
+        return self._handled > handled
 
-    def _handle(self, frame: memoryview) -> None:
+    def _handle(self, frame: memoryview) -> bool:
+        """Whether the next one may be looked at before anything is sent."""
         if len(frame) < _START.size:
             raise WireError(f"a request of {len(frame)} bytes")
         api_key, version = _START.unpack_from(frame)
         self._owner.traffic.requests[api_key] += 1
         if api_key == PRODUCE and self._is_served(PRODUCE, version):
             self._produce(read_produce(frame))
-        elif api_key == FETCH and self._is_served(FETCH, version):
+            return True
+        if api_key == FETCH and self._is_served(FETCH, version):
             # What was produced before it must be there to be fetched.
             self._end_of_input()
             self._fetch(read_fetch(frame))
-        else:
-            self._alone = read_request(self._owner.table, bytes(frame))
+            return False  # Its answer may be large: it is sent before the next one is made.
+        self._alone = read_request(self._owner.table, bytes(frame))
+        return False
 
     def _is_served(self, api_key: int, version: int) -> bool:
         served = self._owner.table.get(api_key)
@@ -316,17 +331,10 @@ class Connection:
         """Answer the request that is alone."""
         try:
             answer = await self._owner.answer(request, self)
-        except WireError as error:
-            self._doom = ("malformed", str(error))
-        except FatalFault as fault:
-            self._owner.failed(fault)
-            self._doom = ("failed", str(fault))
-        except Exception as error:
-            log.error("request_failed", address=self.address, exc_info=True)
-            self._doom = ("failed", repr(error))
-        else:
             if answer is not None:
                 self._out.put((answer,))
+        except Exception as error:
+            self._fail(error)
         self._alone = self._task = None
         self._work()
 
@@ -342,7 +350,7 @@ class Connection:
         )
 
     def _go_on(self) -> None:
-        if self._ended:
+        if self._ended:  # The client may still listen, so what it asked for is answered.
             if not (self._answers or self._alone or self._out.unsent):
                 self.close("closed")
             return
@@ -359,12 +367,9 @@ class Connection:
         self._reading = True
         self._loop.add_reader(self._descriptor, self._on_readable)
 
-    def _end(self) -> None:
-        """The client sends no more. It may still listen, so what it asked for is answered."""
-        self._ended = True
+    def _stop_reading(self) -> None:
         self._reading = False
         self._loop.remove_reader(self._descriptor)
-        self._go_on()
 
     # -- memory -------------------------------------------------------------------------------
 
@@ -414,6 +419,9 @@ class Connection:
 
         Looked at once a second, so a deadline is late by that much and the hot path has no clock.
         """
+        self._catch_up()
+        if self.is_closed:
+            return
         doing, limit_ms = self._doing()
         if doing != self._seen or limit_ms is None:
             self._seen, self._seen_ms = doing, now_ms
@@ -426,6 +434,17 @@ class Connection:
             self.shed_buffer()
             self.buffer.resize(0)
         self._largest = 0
+
+    def _catch_up(self) -> None:
+        """See the end of a connection that the event loop does not speak of any more.
+
+        When a client sends and resets the connection at once, 1. libuv reports the error; 2. uvloop
+        calls us a last time and forgets the socket; 3. what we receive is not the error but the
+        data before it. So who was active is asked again.
+        """
+        for _ in range(_READS_PER_CHECK_MAX):
+            if not (self._reading and self._largest and self._on_readable()):
+                return
 
     def _doing(self) -> tuple[tuple[object, ...], int | None]:
         """What the client takes its time for, and how long it may; None: it is not its turn."""

@@ -14,7 +14,7 @@ FEATURES = Features({"kraft.version": (0, 1), "metadata.version": (7, 20)}, {"a"
 
 def ask(version: int, name: str = "me") -> Request:
     values = {"client_software_name": name, "client_software_version": "1"}
-    message = build(request_type(API_VERSIONS, version), values)
+    message: object = build(request_type(API_VERSIONS, version), values)
     header = RequestHeader(API_VERSIONS, version, 7, None)
     return Request(header, message, response_type(API_VERSIONS, version))
 

@@ -114,7 +114,7 @@ def a_cancel() -> Log:
     return log
 
 
-@keeps(10, 11, 23)
+@keeps(10, 11, 14, 23)
 def a_cancel_that_is_an_unclean_election() -> Log:
     log = cluster(1)
     log.write(
@@ -134,6 +134,7 @@ def a_cancel_that_is_an_unclean_election() -> Log:
             removing_replicas=(),
         ),
         unclean_elections=frozenset(),
+        isr_requests={},
     )
     return log
 

@@ -76,6 +76,10 @@ SIM_WHAT = $(if $(PLAN),--plan $(PLAN),$(if $(SEED),--seed $(SEED),--seeds $(SEE
 sim: $(EVERYTHING) ## Simulate the quorum under faults (SEED=7, SEEDS=200, ARGS=--trace)
 	@$(BIN)/python -m tests.sim $(SIM_WHAT) $(ARGS)
 
+.PHONY: sim-controller
+sim-controller: $(EVERYTHING) ## The same with controllers, brokers and admins on top
+	@$(BIN)/python -m tests.sim --controller $(SIM_WHAT) $(ARGS)
+
 .PHONY: sim-mutants
 sim-mutants: $(EVERYTHING) ## Plant bugs in the quorum, see each caught, write tests/sim/MUTANTS.md
 	@$(BIN)/python -m tests.sim.plant $(ARGS)

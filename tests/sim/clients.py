@@ -7,7 +7,7 @@ refused.
 
 import random
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kraftpy.errors import FatalFault, NotController, OutcomeUnknown
 from kraftpy.metadata_log.batches import record_batch
@@ -21,6 +21,42 @@ if TYPE_CHECKING:
 
 _BROKER_RESOURCE = 4
 _STALE = 0.04
+
+
+class Writers(Protocol):
+    """Whoever writes, as the simulation sees them."""
+
+    @property
+    def unknown(self) -> int: ...
+
+    @property
+    def refused(self) -> int: ...
+
+    @property
+    def reads(self) -> int: ...
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for an answer."""
+        ...
+
+    def start(self) -> None: ...
+
+    def quiet(self) -> None:
+        """No more faults: write no more than is asked for."""
+        ...
+
+    def believe(self, node_id: int, epoch: int) -> None: ...
+
+    def write(self, node: "SimNode", *, may_be_stale: bool = True) -> None: ...
+
+    def lost(self, node_id: int) -> None:
+        """A node died: whoever waits for it will never know."""
+        ...
+
+    def take_outcomes(self) -> None:
+        """After each event."""
+        ...
 
 
 class Clients:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kraftpy.errors import FatalFault, KraftError, StorageError, WireError
 from kraftpy.metadata_log.metadata_log import MetadataLog, MetadataLogConfig
 from kraftpy.metadata_log.snapshotter import SnapshotPolicy, Snapshotter, Writing
+from kraftpy.quorum.consensus import Listener
 from kraftpy.quorum.raft import messages
 from kraftpy.quorum.raft.engine import RaftEngine, RaftTiming
 from kraftpy.quorum.raft.guard import Message
@@ -123,9 +124,13 @@ class SimNode:
         vote = engine.journal._vote
         self.sim.oracles.restarted(self.id, vote.epoch, vote.voted_id, log.log.end_offset)
         self.engine = engine
-        engine.start(SimListener(self))
+        engine.start(self.listener())
         # What no snapshot stands for is told again from the log's start.
         self.facts.told_end = self.facts.high_watermark = engine.high_watermark
+
+    def listener(self) -> Listener:
+        """Who hears what the engine tells."""
+        return SimListener(self)
 
     def _begin_snapshot(self, write: Callable[[], None]) -> Writing:
         return LaterWriting(self, write, self.sim.knobs.snapshot_delay_ms * MS)
@@ -374,11 +379,10 @@ class SimNode:
         if entry.base < journal.metadata_log.log.start_offset:
             return True
         position = bisect_left(journal._offsets, entry.base)
-        return (
-            position < len(journal._offsets)
-            and journal._offsets[position] == entry.base
-            and journal._batch_at(entry.base).data == entry.data
-        )
+        if position == len(journal._offsets) or journal._offsets[position] != entry.base:
+            return False
+        after_index = journal.first_index + position
+        return journal.batches(after_index, after_index + 1)[0].data == entry.data
 
     def observe(self) -> None:
         """The rules that need a look into the engine; after each step of it."""

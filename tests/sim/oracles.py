@@ -89,8 +89,8 @@ class Oracles:
         self._commit_epochs: list[int] = []
         self._by_base: dict[int, int] = {}
         self._by_end: dict[int, int] = {}
-        self._committed_ids: dict[str, Entry] = {}
-        self._refused_ids: set[str] = set()
+        self.committed_ids: dict[str, Entry] = {}
+        self.refused_ids: set[str] = set()
         self.proposed: dict[str, Proposal] = {}
 
     def violate(self, rule: str, text: str) -> None:
@@ -157,17 +157,17 @@ class Oracles:
         self.ledger.append(entry)
         self._commit_epochs.append(max([epoch, *self._commit_epochs[-1:]]))
         if not header.is_control:
-            self._identify(header, data, entry)
+            self.identify(header, data, entry)
 
-    def _identify(self, header: BatchHeader, data: bytes, entry: Entry) -> None:
+    def identify(self, header: BatchHeader, data: bytes, entry: Entry) -> None:
         """Whose write is it? One that was refused, or is there already, must not be."""
         first = metadata_records(header, memoryview(data))[0]
         assert isinstance(first, ConfigRecord)
         assert first.value is not None
         found = first.value.partition(" ")[0]
-        if found in self._committed_ids:
-            self.violate("each once", f"{found} is also at {self._committed_ids[found].base}")
-        if found in self._refused_ids:
+        if found in self.committed_ids:
+            self.violate("each once", f"{found} is also at {self.committed_ids[found].base}")
+        if found in self.refused_ids:
             self.violate("definite", f"{found} was refused and is committed at {entry.base}")
         proposal = self.proposed[found]
         if proposal.epoch != header.leader_epoch:
@@ -180,7 +180,7 @@ class Oracles:
                 "decided at its offset",
                 f"{found} was decided for {proposal.base_offset}, is at {entry.base}",
             )
-        self._committed_ids[found] = entry
+        self.committed_ids[found] = entry
 
     def _check_majority(self, node_id: int, base: int) -> None:
         index = self._by_base.get(base)
@@ -209,7 +209,7 @@ class Oracles:
     # -- what clients learn ---------------------------------------------------------------
 
     def acknowledged(self, proposal: Proposal, end_offset: int) -> None:
-        entry = self._committed_ids.get(proposal.id)
+        entry = self.committed_ids.get(proposal.id)
         self.acked += 1
         if entry is None:
             self.violate("acknowledged is committed", f"{proposal.id} at {end_offset} is not")
@@ -220,9 +220,9 @@ class Oracles:
         self.acked_end = max(self.acked_end, end_offset)
 
     def refused(self, proposal: Proposal) -> None:
-        if proposal.id in self._committed_ids:
+        if proposal.id in self.committed_ids:
             self.violate("definite", f"{proposal.id} was refused and is committed")
-        self._refused_ids.add(proposal.id)
+        self.refused_ids.add(proposal.id)
 
     def read(self, barrier: Proposal, high_watermark: int) -> None:
         if high_watermark < barrier.acked_before:

@@ -57,6 +57,17 @@ class Knobs:
     write_interval_ms: int = 100
     burst_max: int = 3
     value_bytes_max: int = 60
+    # With brokers, every voter runs a controller (tests/sim/controller).
+    brokers: int = 0
+    session_ms: int = 2000
+    broker_heartbeat_ms: int = 300
+    replay_delay_ms: int = 10  # How late nodes and brokers replay what is committed.
+    loop_delay_us: int = 200  # How late a controller hears of outcomes.
+    admin_interval_ms: int = 100
+    batch_records: int = 10_000
+    client_loss: int = 50
+    min_insync_replicas: int = 1
+    unclean_elections: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,20 @@ _SHOWN = (
     ("unknown", "of unknown outcome"),
     ("reads", "read barriers"),
 )
+# Of runs with controllers only.
+_SHOWN_OF_CONTROLLERS = (
+    ("tenures", "times that a controller became active"),
+    ("decisions", "decisions committed"),
+    ("committed BeginTransactionRecord", "metadata transactions begun"),
+    ("committed AbortTransactionRecord", "and aborted by the next controller"),
+    ("requests", "requests of brokers and admins"),
+    ("requests lost", "requests or answers lost"),
+    ("requests twice", "requests delivered twice"),
+    ("answers", "answers checked"),
+    ("broker deaths", "broker deaths"),
+    ("broker stops", "controlled shutdowns"),
+    ("fences", "sessions that ended"),
+)
 
 
 @dataclass(slots=True)
@@ -65,7 +79,8 @@ class Summary:
         table.add_column()
         table.add_row(f"{self.seeds:,}", "seeds")
         table.add_row(f"{self.simulated_s:,.0f}", "simulated seconds")
-        for name, words in _SHOWN:
+        shown = _SHOWN + (_SHOWN_OF_CONTROLLERS if self.counts["tenures"] else ())
+        for name, words in shown:
             table.add_row(f"{self.counts[name]:,}", words)
         for hook in HOOKS:
             table.add_row(f"{self.counts[f'hook {hook}']:,}", f"times: {hook.replace('_', ' ')}")

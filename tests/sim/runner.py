@@ -8,7 +8,10 @@ from unittest import mock
 
 import structlog
 
+from kraftpy.metadata_log import batches
+from kraftpy.quorum import proposal
 from kraftpy.quorum.raft import journal, snapshot_transfer
+from tests.sim.controller.simulation import ControllerSimulation
 from tests.sim.oracles import Violation
 from tests.sim.plan import SECOND, Plan
 from tests.sim.simulation import Simulation
@@ -48,13 +51,16 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Result:
             (snapshot_transfer, "SNAPSHOT_CHUNK_BYTES", knobs.snapshot_chunk_bytes),
             (snapshot_transfer, "_SYNC_EVERY_BYTES", 4 * knobs.snapshot_chunk_bytes),
             (journal, "RECENT_BATCH_BYTES_MAX", knobs.recent_bytes),
+            (proposal, "BATCH_RECORDS_MAX", knobs.batch_records),
+            (batches, "BATCH_RECORDS_MAX", knobs.batch_records),
         )
         for module, name, value in bounds:
             stack.enter_context(mock.patch.object(module, name, value))
-        simulation = Simulation(plan, tell=tell)
+        simulation = (ControllerSimulation if knobs.brokers else Simulation)(plan, tell=tell)
         violation = simulation.run()
     counts = simulation.counts
     counts.update(simulation.network.counts)
+    counts.update(simulation.more_counts())
     counts["acked"] = simulation.oracles.acked
     counts["unknown"] = simulation.clients.unknown
     counts["refused"] = simulation.clients.refused

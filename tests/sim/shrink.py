@@ -73,5 +73,5 @@ class _Shrinking:
             plainer = replace(knobs, **{name: plain})
             # The core refuses an election timeout that is too close to the heartbeat.
             fits = plainer.election_timeout_ms > 3 * plainer.heartbeat_ms
-            if name not in ("seconds", "nodes") and plainer != knobs and fits:
+            if name not in ("seconds", "nodes", "brokers") and plainer != knobs and fits:
                 self._try(replace(self.best, knobs=plainer))

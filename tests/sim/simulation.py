@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from kraftpy.metadata_log.loading import load_newest_snapshot
 from kraftpy.metadata_log.verification import verify_log
-from tests.sim.clients import Clients
+from tests.sim.clients import Clients, Writers
 from tests.sim.network import Network
 from tests.sim.node import SimNode, make_facts
-from tests.sim.oracles import Oracles, Violation
+from tests.sim.oracles import NodeFacts, Oracles, Violation
 from tests.sim.plan import LEADER, MS, SECOND, Fault, Plan
 
 _PATIENCE_US = 60 * SECOND
@@ -48,16 +48,27 @@ class Simulation:
         self._hash = hashlib.blake2b(digest_size=16)
         self._tell = tell
         self._armed: list[Armed] = []
-        self._healed = False
+        self.healed = False
         self._progressed_to = -1
         self._done = False
         self._second_ends_us = 0
         self._storm_at = 0
         facts = make_facts(self.knobs.nodes)
-        self.oracles = Oracles(facts)
-        self.clients = Clients(self)
-        self.nodes = {node_id: SimNode(self, node_id, each) for node_id, each in facts.items()}
+        self.oracles = self.make_oracles(facts)
+        self.clients = self.make_clients()
+        self.nodes = {node_id: self.make_node(node_id, each) for node_id, each in facts.items()}
         self.network = Network(plan.seed, self.knobs, self, self)
+
+    # -- what a run is made of ------------------------------------------------------------
+
+    def make_oracles(self, facts: dict[int, NodeFacts]) -> Oracles:
+        return Oracles(facts)
+
+    def make_clients(self) -> Writers:
+        return Clients(self)
+
+    def make_node(self, node_id: int, facts: NodeFacts) -> SimNode:
+        return SimNode(self, node_id, facts)
 
     # -- events ---------------------------------------------------------------------------
 
@@ -70,6 +81,10 @@ class Simulation:
         self._hash.update(_TRACED.pack(self.now_us, node_id, a, b))
         if self._tell is not None:
             self._tell(f"{self.now_us / SECOND:10.6f} {what:<12} node {node_id} {a} {b}")
+
+    def more_counts(self) -> dict[str, int]:
+        """What was counted outside of `counts`."""
+        return {}
 
     @property
     def digest(self) -> str:
@@ -84,7 +99,7 @@ class Simulation:
         for fault in self.plan.faults:
             self.at(fault.at_us, lambda fault=fault: self._strike(fault))  # type: ignore[misc]
         heal_us = self.knobs.seconds * SECOND
-        self.at(heal_us, self._heal)
+        self.at(heal_us, self.heal)
         self.oracles.now_us = self.now_us
         while self.oracles.violation is None and not self._done:
             self.now_us, _, action = heapq.heappop(self._heap)
@@ -156,7 +171,7 @@ class Simulation:
         node.disk.die_in(fault.number)
 
     def _strike(self, fault: Fault) -> None:
-        if self._healed:
+        if self.healed:
             return
         self.trace(fault.kind, fault.node, fault.other, fault.number)
         self.counts["faults"] += 1
@@ -262,9 +277,9 @@ class Simulation:
 
     # -- the end --------------------------------------------------------------------------
 
-    def _heal(self) -> None:
+    def heal(self) -> None:
         """No more faults: from here on the cluster has to get well by itself."""
-        self._healed = True
+        self.healed = True
         self._armed.clear()
         self.clients.quiet()
         calm = replace(self.knobs, loss=0, duplicates=0, late=0)
@@ -284,9 +299,9 @@ class Simulation:
     def _check_convergence(self) -> None:
         for node in self.nodes.values():
             node.start()
-        if self._converged():
+        if self.converged():
             if self._progressed_to >= 0 and self.oracles.acked_end > self._progressed_to:
-                self._check_end()
+                self.check_end()
                 self._done = True
                 return
             # They agree; now they must also be able to go on.
@@ -295,10 +310,10 @@ class Simulation:
             self._progressed_to = self.oracles.acked_end
             self.clients.write(leader, may_be_stale=False)
         if self.now_us > self.plan.knobs.seconds * SECOND + _PATIENCE_US:
-            self.oracles.violate("it gets well", self._state())
+            self.oracles.violate("it gets well", self.state())
         self.at(self.now_us + _CHECK_US, self._check_convergence)
 
-    def _converged(self) -> bool:
+    def converged(self) -> bool:
         leader = self.leader()
         if leader is None or leader.engine is None or self.clients.waiting:
             return False
@@ -315,7 +330,7 @@ class Simulation:
             for node in self.nodes.values()
         )
 
-    def _state(self) -> str:
+    def state(self) -> str:
         found = [
             f"node {node.id}: leader {node.engine.leader_id} epoch {node.engine.epoch} log end "
             f"{node.log_end} high watermark {node.engine.high_watermark}"
@@ -325,7 +340,7 @@ class Simulation:
         ]
         return f"{self.clients.waiting} clients wait; " + "; ".join(found)
 
-    def _check_end(self) -> None:
+    def check_end(self) -> None:
         """Equal logs, sound directories, images that are the replay of the history."""
         oracles = self.oracles
         for node in self.nodes.values():

@@ -325,7 +325,9 @@ def _read_forgotten(
         named, at = budget.array(frame, at, reading.size)
         partitions = struct.unpack_from(f">{named}i", frame, at)
         at = reading.skip_tags(frame, at + 4 * named)
-        forgotten.append((topic_id if topic is None else topic, partitions))  # type: ignore[arg-type]
+        key: str | TopicId | None = topic_id if topic is None else topic
+        assert key is not None
+        forgotten.append((key, partitions))
     return forgotten, at
 
 

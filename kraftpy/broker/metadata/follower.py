@@ -16,7 +16,7 @@ Nothing is published before the copy has reached what was committed when the fir
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,6 +36,7 @@ from kraftpy.broker.metadata.publisher import MetadataPublisher
 from kraftpy.errors import FatalFault, Unreachable, WireError
 from kraftpy.limits import METADATA_FETCH_BYTES_MAX
 from kraftpy.logs import get_logger
+from kraftpy.metadata_log.image import ClusterImage
 from kraftpy.metadata_log.snapshot_file import SnapshotId
 from kraftpy.network.client import WireClient
 from kraftpy.types import Rng, Uuid, to_wire_uuid
@@ -72,7 +73,10 @@ class MetadataFollower:
         finder: ControllerFinder,
         publisher: MetadataPublisher,
         rng: Rng,
+        before_first: Callable[[ClusterImage], Awaitable[None]] | None = None,
     ) -> None:
+        """`before_first` is awaited with the first image before anyone else sees it."""
+        self._before_first = before_first
         self._observer = observer
         self._copy = copy
         self._finder = finder
@@ -206,6 +210,8 @@ class MetadataFollower:
         image = self._copy.image
         if self._publish_from is not None and image.end_offset >= self._publish_from:
             first = await self._in_thread(first_step, image)
+            if self._before_first is not None:
+                await self._before_first(image)
             self._has_published = True
             log.info("metadata_caught_up", end_offset=image.end_offset, epoch=image.epoch)
             self._publisher.publish(*first)

@@ -3,7 +3,7 @@
 Six are not what one would guess, since real logs break the guess: A5 (a leader epoch also grows
 when a replica is removed), A13 (without ELR the last member of an ISR stays in it, though fenced),
 A24 (a partition that is online may be deleted), A26 (a broker's epoch is the base offset of its
-batch), A44 (a feature level may go down).
+batch), A44 (a feature level may go down), and A53 of the data plane, which is not here.
 """
 
 from typing import Final

@@ -10,6 +10,8 @@ METADATA_BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 LOG_BATCH_BYTES_MAX: Final = 1024 * 1024 * 1024
 # What a compressed batch may become where somebody must look inside.
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
+# Snapshots of a partition's producers that are kept: one more than needed, should it be damaged.
+PRODUCER_SNAPSHOTS_KEPT: Final = 2
 # Records of a refused batch that an answer names.
 RECORD_ERRORS_MAX: Final = 100
 # What a key takes in memory while its log is compacted, measured: the entry, its key and offset.
@@ -86,3 +88,9 @@ CHANNEL_REQUESTS_MAX: Final = 1000
 PRODUCER_BATCHES_MAX: Final = 5
 # A request that a broker passes on to the controller: its envelope must be one that is accepted.
 FORWARDED_REQUEST_BYTES_MAX: Final = CONTROLLER_REQUEST_BYTES_MAX - 64 * 1024
+# A thread that compacts works for this long at a time, and rests as long as it worked.
+CLEANER_SLICE_MS: Final = 5
+# While logs are opened at the start, the event of progress comes once for so many.
+RECOVERY_PROGRESS_EVERY: Final = 100
+# Topics of Metadata responses that a broker keeps encoded, for all listeners and versions together.
+METADATA_ENCODED_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -7,7 +7,7 @@ online if, besides, its directory is. What Kafka's clients are told follows from
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kraftpy.broker.metadata.cache import BrokerNode
+from kraftpy.broker.metadata.cache import BrokerNode, ListenerNodes
 from kraftpy.metadata_log.image import Broker, ClusterImage, Partition
 from kraftpy.metadata_log.records import (
     LOST_DIRECTORY,
@@ -26,31 +26,34 @@ class ClientView:
     image: ClusterImage
     cluster_id: str
     broker_id: BrokerId  # The one that answers.
-    nodes: Mapping[BrokerId, BrokerNode]  # With the listener, fenced ones too, by id.
+    listener: ListenerNodes
     topic_names: Callable[[], Sequence[str]]  # All of them, sorted.
+
+    @property
+    def nodes(self) -> Mapping[BrokerId, BrokerNode]:
+        """Brokers with the listener, fenced ones too, by id."""
+        return self.listener.nodes
 
     def alive(self) -> list[BrokerNode]:
         return [node for node in self.nodes.values() if not node.fenced]
 
     def controller_id(self) -> BrokerId:
         """Any broker passes admin requests on; this one if it is alive, as the client is here."""
-        own = self.nodes.get(self.broker_id)
-        if own is not None and not own.fenced:
+        if self.broker_id in self.listener.alive:
             return self.broker_id
         return next((node.broker_id for node in self.alive()), NO_BROKER)
 
-    def offline_replicas(self, partition: Partition) -> list[BrokerId]:
-        nodes, brokers = self.nodes, self.image.brokers
-        found = []
-        for at, broker_id in enumerate(partition.replicas):
-            node = nodes.get(broker_id)
-            if (
-                node is None
-                or node.fenced
-                or not is_online(partition.directories[at], brokers[broker_id])
-            ):
-                found.append(broker_id)
-        return found
+    def offline_replicas(self, partition: Partition) -> Sequence[BrokerId]:
+        _, alive, directories = self.listener
+        # Mostly all are online. A directory is one broker's only, so the two sets tell.
+        if alive.issuperset(partition.replicas) and directories.issuperset(partition.directories):
+            return ()
+        brokers = self.image.brokers
+        return [
+            broker_id
+            for broker_id, directory in zip(partition.replicas, partition.directories, strict=True)
+            if broker_id not in alive or not is_online(directory, brokers[broker_id])
+        ]
 
 
 def is_online(directory_id: Uuid, broker: Broker) -> bool:

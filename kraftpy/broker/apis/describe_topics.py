@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from kraftpy.broker.apis.client_view import NO_BROKER, ClientView
-from kraftpy.broker.apis.metadata import NOT_ASKED, missing
+from kraftpy.broker.apis.metadata import NOT_ASKED, Missing, missing_values, named
 from kraftpy.metadata_log.image import Partition, Topic
 from kraftpy.metadata_log.topic_names import is_internal
 from kraftpy.types import to_wire_uuid
@@ -27,17 +27,16 @@ def describe_topic_partitions(view: ClientView, asked: Any, partitions_max: int)
     """`partitions_max` is max.request.partition.size.limit; the client may ask for less."""
     room = max(1, min(partitions_max, asked.response_partition_limit))
     start = _Cursor("", 0) if asked.cursor is None else _Cursor(*_parts(asked.cursor))
-    all_topics = not asked.topics
     names = _names(view, asked, start)
     problem = _problem(asked, names, start)
     if problem is not None:
-        return _answer([_no_topic(each.name, problem) for each in asked.topics], None)
+        refused = [missing_values(Missing(problem, each.name)) for each in asked.topics]
+        return _answer(refused, None)
     found: list[dict[str, Any]] = []
     for name in names:
-        topic = view.image.topic(name)
-        if topic is None:
-            if not all_topics:  # Else it was deleted a moment ago.
-                found.append(_no_topic(name, missing(name)))
+        topic = named(view, name)
+        if isinstance(topic, Missing):
+            found.append(missing_values(topic))
             continue
         if room == 0:
             return _answer(found, _Cursor(name, 0))
@@ -101,17 +100,6 @@ def _topic(topic: Topic, partitions: list[dict[str, Any]]) -> dict[str, Any]:
         "topic_id": to_wire_uuid(topic.topic_id),
         "is_internal": is_internal(topic.name),
         "partitions": partitions,
-        "topic_authorized_operations": NOT_ASKED,
-    }
-
-
-def _no_topic(name: str, error_code: ErrorCode) -> dict[str, Any]:
-    return {
-        "error_code": error_code,
-        "name": name,
-        "topic_id": None,
-        "is_internal": is_internal(name),
-        "partitions": [],
         "topic_authorized_operations": NOT_ASKED,
     }
 

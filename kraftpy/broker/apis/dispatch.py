@@ -15,7 +15,8 @@ from kraftpy.broker.apis import offsets
 from kraftpy.broker.apis.client_view import ClientView
 from kraftpy.broker.apis.describe_topics import describe_topic_partitions
 from kraftpy.broker.apis.forwarding import Client, Forwarder
-from kraftpy.broker.apis.metadata import describe_cluster, metadata
+from kraftpy.broker.apis.metadata import describe_cluster
+from kraftpy.broker.apis.metadata_handler import MetadataHandler
 from kraftpy.broker.controller_channel import ChannelRequest, ControllerChannel
 from kraftpy.broker.metadata.cache import MetadataCache
 from kraftpy.broker.producer_ids import ProducerIds, init_producer_id
@@ -75,6 +76,7 @@ class Dispatch:
         self._cache = cache
         self._channel = channel
         self._forwarder = Forwarder(channel, cache)
+        self._metadata_handler = MetadataHandler(cache, facts.cluster_id, facts.broker_id)
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._answers: Mapping[int, Answer] = {
             apis.METADATA: self._metadata,
@@ -113,14 +115,7 @@ class Dispatch:
     # -- from the metadata --------------------------------------------------------------------
 
     def _view(self) -> ClientView:
-        facts = self._facts
-        return ClientView(
-            image=self._cache.image,
-            cluster_id=facts.cluster_id,
-            broker_id=facts.broker_id,
-            nodes={node.broker_id: node for node in self._cache.nodes(facts.listener)},
-            topic_names=self._cache.topic_names,
-        )
+        return self._metadata_handler.view(self._facts.listener)
 
     def _viewed(self, answer: Callable[[ClientView, Request], Mapping[str, Any]]) -> Answer:
         async def from_view(request: Request, _address: str) -> bytearray:
@@ -149,15 +144,13 @@ class Dispatch:
         return Features(supported, dict(image.features), image.end_offset - 1)
 
     async def _metadata(self, request: Request, _address: str) -> bytearray:
-        outcome = metadata(
-            self._view(),
-            request.header.api_version,
-            request.message,
-            auto_create=self._facts.auto_create_topics,
+        facts = self._facts
+        answer, topics_to_create = await self._metadata_handler.metadata(
+            request, facts.listener, auto_create=facts.auto_create_topics
         )
-        for name in outcome.topics_to_create:
+        for name in topics_to_create:
             self._create(name)
-        return request.response(outcome.values)
+        return answer
 
     # -- by the controller --------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ costs what it changed and never a walk over all partitions.
 import asyncio
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kraftpy.metadata_log.image import EMPTY, Broker, Changes, ClusterImage
-from kraftpy.types import BrokerId
+from kraftpy.metadata_log.records import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from kraftpy.types import BrokerId, Uuid
 
 
 class BrokerNode(NamedTuple):
@@ -25,13 +26,21 @@ class BrokerNode(NamedTuple):
     fenced: bool
 
 
+class ListenerNodes(NamedTuple):
+    """The brokers that have one listener, and what of them a client can use."""
+
+    nodes: Mapping[BrokerId, BrokerNode]  # Fenced ones too, in the order of ids.
+    alive: frozenset[BrokerId]
+    directories: frozenset[Uuid]  # Those in which a replica of an alive broker is online.
+
+
 class MetadataCache:
     """Lives in one event loop; only the publisher changes it."""
 
     def __init__(self) -> None:
         self._image = EMPTY
         self._reached = 0
-        self._nodes: dict[str, tuple[BrokerNode, ...]] = {}
+        self._listeners: dict[str, ListenerNodes] = {}
         self._names: list[str] | None = None
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -46,14 +55,11 @@ class MetadataCache:
 
     # -- what is derived ----------------------------------------------------------------------
 
-    def nodes(self, listener: str) -> tuple[BrokerNode, ...]:
-        """Every registered broker that has the listener, fenced ones too, by id."""
-        found = self._nodes.get(listener)
+    def listener(self, name: str) -> ListenerNodes:
+        """The brokers as clients of a listener see them."""
+        found = self._listeners.get(name)
         if found is None:
-            brokers = self._image.brokers
-            each = (node_of(brokers[broker_id], listener) for broker_id in sorted(brokers))
-            found = tuple(node for node in each if node is not None)
-            self._nodes[listener] = found
+            found = self._listeners[name] = listener_nodes(self._image, name)
         return found
 
     def topic_names(self) -> Sequence[str]:
@@ -85,7 +91,7 @@ class MetadataCache:
         """Show another image."""
         before, self._image = self._image, image
         if changes.brokers:
-            self._nodes.clear()
+            self._listeners.clear()
         if self._names is not None:
             self._follow_names(self._names, before, changes)
 
@@ -110,6 +116,18 @@ class MetadataCache:
             topic = self._image.topics.get(topic_id)
             if topic is not None and topic.name not in before.topic_ids:
                 insort(names, topic.name)
+
+
+def listener_nodes(image: ClusterImage, name: str) -> ListenerNodes:
+    found = (node_of(image.brokers[broker_id], name) for broker_id in sorted(image.brokers))
+    nodes = {node.broker_id: node for node in found if node is not None}
+    alive = frozenset(node.broker_id for node in nodes.values() if not node.fenced)
+    directories = (each for broker_id in alive for each in image.brokers[broker_id].log_dirs)
+    return ListenerNodes(
+        nodes=nodes,
+        alive=alive,
+        directories=frozenset((*directories, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)),
+    )
 
 
 def node_of(broker: Broker | None, listener: str) -> BrokerNode | None:

@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 from kraftpy.broker.apis import metadata as api
 from kraftpy.broker.apis.client_view import ClientView, is_online
 from kraftpy.broker.apis.describe_topics import describe_topic_partitions
-from kraftpy.broker.metadata.cache import node_of
-from kraftpy.metadata_log import EMPTY, ClusterImage, MetadataRecord, replay_all
+from kraftpy.broker.metadata.cache import listener_nodes
+from kraftpy.metadata_log import EMPTY, MetadataRecord, replay_all
 from kraftpy.metadata_log import records as r
 from kraftpy.metadata_log.records import Endpoint
 from kraftpy.types import BrokerId, Uuid
@@ -45,18 +45,13 @@ def broker(broker_id: int, *, fenced: bool = False, listener: str = "L") -> Meta
 
 def view(*records: MetadataRecord, own: int = 1) -> ClientView:
     image = replay_all(EMPTY, records)
-    nodes = {n.broker_id: n for b in range(10) if (n := node_of(_broker(image, b), "L"))}
     return ClientView(
         image=image,
         cluster_id="the-cluster",
         broker_id=BrokerId(own),
-        nodes=nodes,
+        listener=listener_nodes(image, "L"),
         topic_names=lambda: sorted(image.topic_ids),
     )
-
-
-def _broker(image: ClusterImage, broker_id: int) -> r.RegisterBrokerRecord | None:
-    return image.brokers.get(BrokerId(broker_id))
 
 
 def three(**changed: Any) -> ClientView:
@@ -232,7 +227,7 @@ def test_a_replica_is_online_where_its_directory_is() -> None:
     assert not is_online(r.LOST_DIRECTORY, register(1))
     lost = three(isr=brokers(1, 2, 3))
     part = lost.image.topics[TOPIC_ID].partitions[0]
-    assert lost.offline_replicas(part) == []
+    assert list(lost.offline_replicas(part)) == []
     seen = view(
         broker(1), broker(2), topic("orders"), partition(0, directories=(DIR[1], DIR[4], DIR[3]))
     )

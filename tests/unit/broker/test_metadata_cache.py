@@ -31,22 +31,26 @@ def end_points(port: int) -> tuple[Endpoint, ...]:
 def test_nodes_are_those_of_the_listener_and_follow_the_brokers() -> None:
     publisher = MetadataPublisher(MetadataCache())
     cache = publisher.cache
-    assert cache.nodes("PLAINTEXT") == ()
+
+    def nodes(listener: str) -> list[BrokerNode]:
+        return list(cache.listener(listener).nodes.values())
+
+    assert nodes("PLAINTEXT") == []
     image, changes = step(
         EMPTY, register(2, end_points=end_points(20)), register(1, end_points=end_points(10)[:1])
     )
     publisher.publish(image, changes)
-    assert [(n.broker_id, n.port, n.fenced) for n in cache.nodes("PLAINTEXT")] == [
+    assert [(n.broker_id, n.port, n.fenced) for n in nodes("PLAINTEXT")] == [
         (1, 10, True),
         (2, 20, True),
     ]
-    assert [n.broker_id for n in cache.nodes("SSL")] == [2]
-    assert cache.nodes("NONE") == ()
-    before = cache.nodes("SSL")
+    assert [n.broker_id for n in nodes("SSL")] == [2]
+    assert nodes("NONE") == []
+    before = cache.listener("SSL")
     publisher.publish(*step(image, topic("a")))
-    assert cache.nodes("SSL") is before, "a topic does not change the brokers"
+    assert cache.listener("SSL") is before, "a topic does not change the brokers"
     publisher.publish(*step(cache.image, register(2, epoch=99, end_points=(), fenced=False)))
-    assert cache.nodes("SSL") == ()
+    assert nodes("SSL") == []
 
 
 def test_a_broker_without_the_listener_has_no_node() -> None:

@@ -50,6 +50,8 @@ BROKER_BUFFER_BYTES_BUSY: Final = 1024 * 1024
 # Requests of one client that wait for their answers, and bytes of answers that it does not take.
 BROKER_REQUESTS_IN_FLIGHT_MAX: Final = 512
 BROKER_UNSENT_BYTES_MAX: Final = 1024 * 1024
+# Kinds of Produce requests that a connection remembers: about one for each partition.
+PRODUCE_SHAPES_MAX: Final = 256
 # How fast a request must arrive when its time is over; and the same while others wait for room.
 REQUEST_ARRIVAL_BYTES_PER_MS_MIN: Final = 64
 HURRIED_ARRIVAL_MS_MAX: Final = 5000

@@ -135,6 +135,23 @@ def created_topic_configs(
     return [changed.get(entry["name"], entry) for entry in shared]
 
 
+def topic_values(
+    image: ClusterImage, static: StaticConfigs, node_id: int, topic: str
+) -> dict[str, str | None]:
+    """What is in force for a topic on a broker, as text; None: not set."""
+    layers = broker_layers(image, static, node_id)
+    own = configs_of(image, TOPIC_RESOURCE, topic)
+    values = dict(_shared_values(layers))
+    values.update((name, text) for name, text in own.items() if name in values)
+    return values
+
+
+@lru_cache(maxsize=16)
+def _shared_values(layers: tuple[Layer, ...]) -> dict[str, str | None]:
+    found = {key: next(_of_topic(key, {}, layers), None) for key in TOPIC_CONFIGS.values()}
+    return {key.name: each.value if each else key.default for key, each in found.items()}
+
+
 @lru_cache(maxsize=16)  # The same for every topic that has none of its own.
 def _without_own(layers: tuple[Layer, ...]) -> list[Values]:
     entries = []

@@ -77,6 +77,14 @@ class FileLayer(Protocol):
 
     def remove(self, path: str) -> None: ...
 
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory that is empty."""
+        ...
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the disk that holds `path`: all, and those that may still be used."""
+        ...
+
     def sync_directory(self, path: str) -> None: ...
 
     def replace(self, path: str, content: bytes) -> None:
@@ -185,6 +193,13 @@ class OsFiles:
 
     def remove(self, path: str) -> None:
         os.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def space(self, path: str) -> tuple[int, int]:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def sync_directory(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -193,6 +193,18 @@ class SimulatedFiles:
         directory, name = self._parent(path)
         directory.change(Unlink(name))
 
+    def remove_directory(self, path: str) -> None:
+        self.check_power()
+        if self._directory(path).entries:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        self.boundary("remove", path)
+        directory, name = self._parent(path)
+        directory.change(Unlink(name))
+
+    def space(self, _path: str) -> tuple[int, int]:
+        total = 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
+        return total, total - self.used_bytes()
+
     def sync_directory(self, path: str) -> None:
         self.check_power()
         node = self._directory(path)

@@ -66,7 +66,8 @@ class Cluster:
             "lose": rng.choice([0, 1, 3]),
             "learn": rng.choice([2, 4, 8]),
             "wait": rng.choice([0, 1, 3]),
-            "elect": rng.choice([0, 1, 2]),
+            "elect": rng.choice([0, 0.5, 1]),
+            "flash": rng.choice([0, 0.5, 1]),
             "fence": rng.choice([0, 0, 1, 2]),
             "unfence": 2,
             "kill": rng.choice([0, 0, 1]),
@@ -136,12 +137,56 @@ class Cluster:
             leader = self.rng.choice(candidates)
             self.say(f"elect {leader}")
             self.controller.elect(leader)
+            if self.rng.random() < 0.5:
+                self.tell_all()
+
+    def do_flash(self) -> None:
+        """A leader that most never hear of cuts a follower's log, and is gone again.
+
+        Random steps alone hardly ever come to it, and it is what leader epochs are for.
+        """
+        before = self.controller.partition.leader
+        others = [each for each in self.controller.candidates() if each != before]
+        nodes = [self.nodes[each] for each in others if self.nodes[each].alive]
+        if before == NO_LEADER or not nodes:
+            return
+        leader = self.rng.choice(nodes)
+        self.say(f"flash {leader.broker_id}")
+        self.controller.elect(leader.broker_id)
+        follower = self.some(alive=True)
+        for node in (leader, follower):
+            if node is not None and node.applied < len(self.controller.history) - 1:
+                self.learn(node, len(self.controller.history) - 1)
+        for _ in range(2):
+            if follower is not None and follower is not leader:
+                self.fetch_now(follower)
+        if self.rng.random() < 0.5:
+            self.controller.fence(leader.broker_id)
+        elif not self.controller.brokers[before].fenced:
+            self.controller.elect(before)
+        if self.rng.random() < 0.5:
+            self.tell_all()
+
+    def fetch_now(self, node: Node) -> None:
+        """A fetch and its answer, ahead of everything that is on its way."""
+        under_way, self.network = self.network, []
+        self.fetch(node)
+        while self.network:
+            self.deliver(self.network.pop(0))
+        self.network = under_way
+
+    def tell_all(self) -> None:
+        for node in self.nodes.values():
+            if node.alive and node.applied < len(self.controller.history) - 1:
+                self.learn(node, len(self.controller.history) - 1)
 
     def do_fence(self) -> None:
         broker_id = self.rng.choice(list(self.nodes))
         if not self.controller.brokers[broker_id].fenced:
             self.say(f"fence {broker_id}")
             self.controller.fence(broker_id)
+            if self.rng.random() < 0.5:
+                self.tell_all()
 
     def do_unfence(self) -> None:
         node = self.some(alive=True)
@@ -160,12 +205,17 @@ class Cluster:
         isr = self.controller.partition.isr
         if node is None or (node.broker_id in isr and len(isr) == 1):
             return
+        self.fetch(node)  # It says what it has, and that comes late (KIP-903).
         kept = self.rng.randint(0, node.log.end_offset)
         self.say(f"lose_records {node.broker_id} from {kept}")
         node.alive = False
         node.has_lost = True
         node.log.truncate(kept)
         self.controller.fence(node.broker_id)
+        if self.rng.random() < 0.5:
+            self.restart(node)
+            self.controller.unfence(node.broker_id)
+            self.tell_all()
 
     def do_restart(self) -> None:
         node = self.some(alive=False)
@@ -416,9 +466,8 @@ class Cluster:
                 self.demand_holds(each, end, chain, "AckedIsHeldByAll")
 
     def heal_once(self) -> None:
+        self.tell_all()
         for node in self.nodes.values():
-            if node.applied < len(self.controller.history) - 1:
-                self.learn(node, len(self.controller.history) - 1)
             self.fetch(node)
         while self.network:
             self.deliver(self.network.pop(0))

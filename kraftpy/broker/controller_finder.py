@@ -8,7 +8,7 @@ A change of the active controller is one line of the log; a healthy quorum costs
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -107,7 +107,7 @@ class ControllerFinder:
                 second_best = found
         return second_best
 
-    async def _answers(self) -> AsyncIterator[ActiveController]:
+    async def _answers(self) -> AsyncGenerator[ActiveController, None]:
         tasks = [asyncio.create_task(self._ask(place)) for place in self._places]
         try:
             for next_one in asyncio.as_completed(tasks):

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from kraftpy.broker.backoff import Backoff
 from kraftpy.broker.hosted import HostedPartition
-from kraftpy.broker.metadata.cache import BrokerNode
+from kraftpy.broker.metadata.nodes import BrokerNode
 from kraftpy.broker.reads import EpochEnd, FetchPosition
 from kraftpy.broker.replica_manager import ReplicaManager
 from kraftpy.errors import InvalidBatch, KraftError, Unreachable

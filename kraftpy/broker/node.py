@@ -27,9 +27,10 @@ from kraftpy.broker.lifecycle_states import RUNNING
 from kraftpy.broker.log_dirs import LogDirs
 from kraftpy.broker.log_keeper import KeeperConfig, LogKeeper
 from kraftpy.broker.log_manager import LogManager, LogManagerConfig
-from kraftpy.broker.metadata.cache import BrokerNode, MetadataCache, node_of
+from kraftpy.broker.metadata.cache import MetadataCache
 from kraftpy.broker.metadata.copy import MetadataCopy
 from kraftpy.broker.metadata.follower import MetadataFollower, Observer
+from kraftpy.broker.metadata.nodes import BrokerNode, node_of
 from kraftpy.broker.metadata.publisher import MetadataPublisher
 from kraftpy.broker.node_config import LISTENER, BrokerConfig
 from kraftpy.broker.producer_ids import ProducerIds

@@ -13,7 +13,7 @@ from kraftpy.broker.data_plane import FetchAnswer
 from kraftpy.broker.effects import Effects
 from kraftpy.broker.hosted import HostedPartition
 from kraftpy.broker.isr import Moment
-from kraftpy.broker.metadata.cache import node_of
+from kraftpy.broker.metadata.nodes import node_of
 from kraftpy.broker.reads import (
     Diverging,
     FetchPlan,

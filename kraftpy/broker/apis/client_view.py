@@ -7,7 +7,7 @@ online if, besides, its directory is. What Kafka's clients are told follows from
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kraftpy.broker.metadata.cache import BrokerNode, ListenerNodes
+from kraftpy.broker.metadata.nodes import BrokerNode, ListenerNodes
 from kraftpy.metadata_log.image import Broker, ClusterImage, Partition
 from kraftpy.metadata_log.records import (
     LOST_DIRECTORY,

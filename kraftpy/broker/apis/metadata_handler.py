@@ -21,7 +21,8 @@ from kraftpy.broker.apis.metadata import (
     without_topics,
 )
 from kraftpy.broker.apis.metadata_encoding import join_topics, topic_bytes
-from kraftpy.broker.metadata.cache import ListenerNodes, MetadataCache
+from kraftpy.broker.metadata.cache import MetadataCache
+from kraftpy.broker.metadata.nodes import ListenerNodes
 from kraftpy.limits import METADATA_ENCODED_BYTES_MAX
 from kraftpy.metadata_log.image import Topic
 from kraftpy.types import BrokerId, TopicId

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kraftpy.broker.controller_channel import ControllerChannel
+from kraftpy.broker.controller_finder import ControllerFinder
 from kraftpy.broker.lifecycle import BrokerIdentity, BrokerLifecycle, LifecycleTiming
 from kraftpy.broker.lifecycle_states import RUNNING
 from kraftpy.broker.log_dirs import LogDirs
@@ -62,57 +62,62 @@ class LiveBroker:
         return image.brokers.get(BrokerId(self.broker_id))
 
 
-@asynccontextmanager
-async def live_broker(
-    quorum: LiveQuorum, broker_id: int = 101, path: Path | None = None, **options: Any
-) -> AsyncIterator[LiveBroker]:
-    """A broker whose metadata is followed; `living` only if the test says so."""
-    path = path or quorum.path / f"broker-{broker_id}"
-    seed = options.pop("seed", broker_id)
-    rng = random.Random(seed)
-    finder = quorum.finder()
-    cluster_id = (await finder.find()).cluster_id
+def _opened(path: Path, broker_id: int, cluster_id: str, rng: random.Random) -> LogDirs:
     dirs = LogDirs.open(OsFiles(), [str(path)], broker_id)
-    dirs.format_new(parse_uuid(options.pop("cluster_id", cluster_id)), rng)
+    dirs.format_new(parse_uuid(cluster_id), rng)
+    return dirs
+
+
+def _assembled(
+    dirs: LogDirs, path: Path, broker_id: int, finder: ControllerFinder, timing: LifecycleTiming
+) -> LiveBroker:
+    rng, clock, files = random.Random(broker_id), SystemClock(), OsFiles()
+    cluster_id = uuid_text(dirs.cluster_id or b"")
     publisher = MetadataPublisher(MetadataCache())
     channel = ControllerChannel(finder, rng)
-    copy = MetadataCopy(
-        OsFiles(),
-        str(path / "__cluster_metadata-0"),
-        MetadataLogConfig(),
-        SnapshotPolicy(),
-        SystemClock(),
+    directory = str(path / "__cluster_metadata-0")
+    copy = MetadataCopy(files, directory, MetadataLogConfig(), SnapshotPolicy(), clock)
+    observer = Observer(
+        broker_id=broker_id, directory_id=dirs.directory_ids[0], cluster_id=cluster_id
     )
-    directory_id = dirs.directory_ids[0]
-    own_cluster = uuid_text(dirs.cluster_id or b"")
-    observer = Observer(broker_id=broker_id, directory_id=directory_id, cluster_id=own_cluster)
     follower = MetadataFollower(observer, copy, finder, publisher, rng)
     identity = BrokerIdentity(
         broker_id=broker_id,
-        cluster_id=own_cluster,
+        cluster_id=cluster_id,
         incarnation_id=random_uuid(random.Random()),
         end_points=(Endpoint(name="PLAINTEXT", host="127.0.0.1", port=9092, security_protocol=0),),
         rack=None,
         log_dirs=dirs.directory_ids,
         previous_broker_epoch=dirs.previous_broker_epoch,
     )
-    timing = LifecycleTiming(heartbeat_interval_ms=200, **options)
-    lifecycle = BrokerLifecycle(identity, channel, publisher, timing, SystemClock(), rng)
-    broker = LiveBroker(
+    return LiveBroker(
         broker_id=broker_id,
         dirs=dirs,
         cache=publisher.cache,
         publisher=publisher,
         follower=follower,
         channel=channel,
-        lifecycle=lifecycle,
+        lifecycle=BrokerLifecycle(identity, channel, publisher, timing, clock, rng),
         following=asyncio.create_task(follower.run()),
     )
+
+
+@asynccontextmanager
+async def live_broker(
+    quorum: LiveQuorum, broker_id: int = 101, *, cluster_id: str = ""
+) -> AsyncIterator[LiveBroker]:
+    """A broker whose metadata is followed; `living` only if the test says so."""
+    path = quorum.path / f"broker-{broker_id}"
+    finder = quorum.finder()
+    found = await finder.find()
+    dirs = _opened(path, broker_id, cluster_id or found.cluster_id, random.Random(broker_id))
+    timing = LifecycleTiming(heartbeat_interval_ms=200)
+    broker = _assembled(dirs, path, broker_id, finder, timing)
 
     def note(before: ClusterImage, after: ClusterImage, _changes: Changes) -> None:
         broker.published.append((before.end_offset, after.end_offset))
 
-    publisher.subscribe(note)
+    broker.publisher.subscribe(note)
     try:
         yield broker
     finally:
@@ -120,6 +125,6 @@ async def live_broker(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await channel.close()
-        await follower.close()
-        dirs.close(clean=broker.clean, broker_epoch=lifecycle.broker_epoch)
+        await broker.channel.close()
+        await broker.follower.close()
+        dirs.close(clean=broker.clean, broker_epoch=broker.lifecycle.broker_epoch)

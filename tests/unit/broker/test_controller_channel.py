@@ -209,7 +209,7 @@ def test_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         async with scripted() as (node,), channel_to([node]) as channel:
             node.answers[apis.BROKER_HEARTBEAT] = silence
             sent = [asyncio.create_task(channel.send(heartbeat())) for _ in range(3)]
-            await until(lambda: channel.waiting == 3)
+            await until(lambda: channel._link is not None and channel._link.waiting == 3)
             with pytest.raises(Unreachable, match="3 requests wait already"):
                 await channel.send(heartbeat())
             await channel.close()

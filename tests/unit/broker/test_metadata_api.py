@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from kraftpy.broker.apis import metadata as api
 from kraftpy.broker.apis.client_view import ClientView, is_online
 from kraftpy.broker.apis.describe_topics import describe_topic_partitions
-from kraftpy.broker.metadata.cache import listener_nodes
+from kraftpy.broker.metadata.nodes import listener_nodes
 from kraftpy.metadata_log import EMPTY, MetadataRecord, replay_all
 from kraftpy.metadata_log import records as r
 from kraftpy.metadata_log.records import Endpoint

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from kraftpy.broker.metadata.cache import BrokerNode, MetadataCache, node_of
+from kraftpy.broker.metadata.cache import MetadataCache
 from kraftpy.broker.metadata.image_changes import changes_between
+from kraftpy.broker.metadata.nodes import BrokerNode, node_of
 from kraftpy.broker.metadata.publisher import MetadataPublisher
 from kraftpy.metadata_log import EMPTY, Changes, ClusterDelta, ClusterImage, MetadataRecord
 from kraftpy.metadata_log.records import Endpoint, RemoveTopicRecord

@@ -88,6 +88,10 @@ sim-mutants: $(EVERYTHING) ## Plant bugs in the quorum, see each caught, write t
 bench-log: $(EVERYTHING) ## Measure the log against plain reads and writes
 	@$(BIN)/python -m bench.log $(ARGS)
 
+.PHONY: bench-server
+bench-server: $(EVERYTHING) ## Measure the broker's server against one without any bounds
+	@$(BIN)/python -m bench.server $(ARGS)
+
 .PHONY: bench-image
 bench-image: $(EVERYTHING) ## Measure replay and loading of metadata images
 	@$(BIN)/python -m bench.image $(ARGS)

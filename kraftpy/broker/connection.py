@@ -42,10 +42,10 @@ from kraftpy.wire.fetch import (
 )
 from kraftpy.wire.produce import (
     PRODUCE,
+    ProduceReader,
     ProduceRequest,
     ProduceResult,
     produce_response,
-    read_produce,
 )
 
 log = get_logger(__name__)
@@ -78,26 +78,23 @@ class _Answer:
 
     __slots__ = ("_connection", "abandon", "pieces")
 
-    def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
-        self.abandon: Abandon | None = None
-        self.pieces: Sequence[Piece] | None = None
-
-    def _set(self, pieces: Sequence[Piece]) -> None:
-        assert self.pieces is None, "a request is answered once"
-        self.pieces = pieces
-        self._connection.wake()
+    _connection: "Connection"
+    abandon: Abandon | None
+    pieces: bytes | Sequence[Piece] | None
 
 
 class _ProduceAnswer(_Answer):
     __slots__ = ("_request",)
 
     def __init__(self, connection: "Connection", request: ProduceRequest) -> None:
-        super().__init__(connection)
+        self._connection = connection
         self._request = request
+        self.abandon = self.pieces = None
 
     def respond(self, results: Sequence[ProduceResult]) -> None:
-        self._set((produce_response(self._request, results),))
+        assert self.pieces is None, "a request is answered once"
+        self.pieces = produce_response(self._request, results)
+        self._connection.wake()
 
 
 class _NoAnswer:
@@ -118,15 +115,17 @@ class _FetchAnswer(_Answer):
     __slots__ = ("_request",)
 
     def __init__(self, connection: "Connection", request: FetchRequest) -> None:
-        super().__init__(connection)
+        self._connection = connection
         self._request = request
+        self.abandon = self.pieces = None
 
     def respond(self, answer: FetchAnswer) -> None:
+        assert self.pieces is None, "a request is answered once"
         if answer.error_code:
-            refusal = fetch_refusal(self._request, answer.error_code, answer.throttle_ms)
-            self._set((refusal,))
+            self.pieces = fetch_refusal(self._request, answer.error_code, answer.throttle_ms)
         else:
-            self._set(fetch_response(self._request, answer.partitions, answer.throttle_ms))
+            self.pieces = fetch_response(self._request, answer.partitions, answer.throttle_ms)
+        self._connection.wake()
 
 
 class Connection:
@@ -139,6 +138,7 @@ class Connection:
         self._sock = sock
         self._descriptor = sock.fileno()
         self._out = SendQueue(sock)
+        self._read_produce = ProduceReader().read
         self._answers: deque[_Answer] = deque()
         self._alone: Request | None = None  # Waits for all answers before it.
         self._task: asyncio.Task[None] | None = None
@@ -266,7 +266,7 @@ class Connection:
         api_key, version = _START.unpack_from(frame)
         self._owner.traffic.requests[api_key] += 1
         if api_key == PRODUCE and self._is_served(PRODUCE, version):
-            self._produce(read_produce(frame))
+            self._produce(self._read_produce(frame))
             return True
         if api_key == FETCH and self._is_served(FETCH, version):
             # What was produced before it must be there to be fetched.
@@ -293,7 +293,7 @@ class Connection:
         answer = _FetchAnswer(self, request)
         self._answers.append(answer)
         if request.is_incremental:
-            answer.pieces = (no_such_session(request),)
+            answer.pieces = no_such_session(request)
         else:
             answer.abandon = self._owner.data_plane.fetch(request, answer.respond)
 
@@ -305,12 +305,19 @@ class Connection:
     def _send_answers(self) -> None:
         """In the order of the requests, as far as they are known."""
         answers, out = self._answers, self._out
+        small: list[bytes] = []
         while answers:
             pieces = answers[0].pieces
             if pieces is None:
                 break
-            out.put(pieces)
             answers.popleft()
+            if type(pieces) is bytes:
+                small.append(pieces)
+                continue
+            out.put((b"".join(small), *pieces))
+            small.clear()
+        if small:
+            out.put((b"".join(small),))
         if out.unsent:
             before = out.sent
             drained = out.send()

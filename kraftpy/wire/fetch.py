@@ -156,11 +156,10 @@ def _read(frame: memoryview) -> FetchRequest:
     if version >= _FIRST_WITH_RACK:
         rack_id, at = _read_text(frame, at, reading)
     if version >= _FIRST_FLEXIBLE:
-        replica, cluster_id, at = _read_last_tags(frame, at, version)
+        replica, cluster_id = _read_last_tags(frame, at, version)
         if version >= _FIRST_WITH_REPLICA_STATE:
             replica_id, replica_epoch = replica
-    if at != len(frame):
-        raise WireError(f"{len(frame) - at} bytes behind it")
+    # What follows it is not looked at, as in Kafka.
     return FetchRequest(
         version,
         correlation_id,
@@ -331,10 +330,8 @@ def _read_forgotten(
     return forgotten, at
 
 
-def _read_last_tags(
-    frame: memoryview, at: int, version: int
-) -> tuple[tuple[int, int], str | None, int]:
-    """((replica id, its epoch), cluster id, where they end)."""
+def _read_last_tags(frame: memoryview, at: int, version: int) -> tuple[tuple[int, int], str | None]:
+    """((replica id, its epoch), cluster id)."""
     replica = -1, -1
     cluster_id: str | None = None
     count, at = _tag_count(frame, at)
@@ -350,7 +347,7 @@ def _read_last_tags(
             at = end
         if at != end:
             raise WireError("a tag is not as long as it says")
-    return replica, cluster_id, at
+    return replica, cluster_id
 
 
 # -- writing ----------------------------------------------------------------------------------

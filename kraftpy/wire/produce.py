@@ -7,10 +7,10 @@ frame's buffer is used again.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from kraftpy.errors import WireError
+from kraftpy.limits import PRODUCE_SHAPES_MAX
 from kraftpy.types import TopicId, Uuid
 from kraftpy.wire import hot
 from kraftpy.wire.generated import MALFORMED
@@ -29,6 +29,9 @@ _ACKS: Final = struct.Struct(">hi")
 _RESULT: Final = struct.Struct(">ihqqq")
 _OLD_RESULT: Final = struct.Struct(">ihqq")
 _NO_THROTTLE: Final = bytes(4)
+_NO_TAGS: Final = bytes(3)  # Behind the partition, the topic and the request.
+_CLIENT_ID_AT: Final = 8
+_PLAIN: Final = ((), None, None)  # The end of a ProduceResult that is like most.
 
 
 @dataclass(slots=True)  # Not frozen: that would double the time it takes to make one.
@@ -42,7 +45,10 @@ class ProducePartition:
 
 
 class ProduceRequest(NamedTuple):
-    """One request. `topics` is how the answer names them: bytes, and how many partitions."""
+    """One request. `topics` is how the answer names them: bytes, and how many partitions.
+
+    `shape` is what it shares with others of its connection, if it is of the usual kind.
+    """
 
     version: int
     correlation_id: int
@@ -52,6 +58,7 @@ class ProduceRequest(NamedTuple):
     timeout_ms: int
     partitions: list[ProducePartition]
     topics: list[tuple[bytes, int]]
+    shape: "_Shape | None" = None
 
 
 class RecordError(NamedTuple):
@@ -75,13 +82,111 @@ class ProduceResult(NamedTuple):
 
 def read_produce(frame: memoryview) -> ProduceRequest:
     """A request in a version that is served; WireError if it is not one."""
+    return _read_and_place(frame)[0]
+
+
+def _read_and_place(frame: memoryview) -> tuple[ProduceRequest, "_Places"]:
     try:
         return _read(frame)
     except MALFORMED as error:
         raise hot.malformed("ProduceRequest", error) from None
 
 
-def _read(frame: memoryview) -> ProduceRequest:
+class ProduceReader:
+    """Reads the requests of one connection, which are much alike.
+
+    Most name one partition, and up to the length of their records they are, but for their number,
+    byte for byte what an earlier one was: then it is known what those bytes say, and how the answer
+    begins and ends. It is what `read_produce` gives, at a third of the cost.
+    """
+
+    __slots__ = ("_length", "_shapes")
+
+    def __init__(self) -> None:
+        self._length = 0  # Of what the last one had before its records.
+        self._shapes: dict[bytes, _Shape] = {}
+
+    def read(self, frame: memoryview) -> ProduceRequest:
+        """As `read_produce`."""
+        length = self._length
+        shape = self._shapes.get(bytes(frame[_CLIENT_ID_AT:length]))
+        if shape is not None:
+            try:
+                found = shape.read(frame, length)
+            except MALFORMED as error:
+                raise hot.malformed("ProduceRequest", error) from None
+            if found is not None:
+                return found
+        request, places = _read_and_place(frame)
+        if len(places) == 1:
+            self._learn(frame, request, *places[0])
+        return request
+
+    def _learn(self, frame: memoryview, request: ProduceRequest, length: int, end: int) -> None:
+        """Remember a request to one partition whose records, with their length, lie there."""
+        tail = _NO_TAGS if request.version >= _FIRST_FLEXIBLE else b""
+        if frame[end:] != tail:
+            return  # It is right, if unusual.
+        if len(self._shapes) >= PRODUCE_SHAPES_MAX:
+            self._shapes.clear()
+        self._length = length
+        self._shapes[bytes(frame[_CLIENT_ID_AT:length])] = _Shape(request)
+
+
+class _Shape:
+    """A request to one partition without its number and its records; and what answers share."""
+
+    __slots__ = ("_flexible", "_request", "answer_head", "answer_tail", "version")
+
+    def __init__(self, request: ProduceRequest) -> None:
+        self._request = request._replace(
+            partitions=[replace(request.partitions[0], records=None)], shape=self
+        )
+        self.version = version = request.version
+        self._flexible = version >= _FIRST_FLEXIBLE
+        answer = produce_response(request, [ProduceResult()])
+        head = answer.index(_fixed_part(version, request.partitions[0].index, ProduceResult()))
+        self.answer_head = answer[hot.RESPONSE_HEAD.size : head + 4]  # With the partition's index.
+        fixed = _RESULT if version >= _FIRST_WITH_LOG_START else _OLD_RESULT
+        self.answer_tail = answer[head + fixed.size :]
+
+    def read(self, frame: memoryview, at: int) -> ProduceRequest | None:
+        """The request whose records begin, with their length, at `at`; None if it is unusual."""
+        _, version, number, _ = hot.HEAD.unpack_from(frame)
+        if version != self.version:
+            return None
+        if self._flexible:
+            size, at = hot.FLEXIBLE.size(frame, at)
+            end = at + size
+            if frame[end:] != _NO_TAGS:
+                return None
+        else:
+            size, at = hot.PLAIN.size(frame, at)
+            end = at + size
+            if end != len(frame):
+                return None
+        if size < 0:
+            return None  # No records at all.
+        _, _, client_id, transactional_id, acks, timeout_ms, (like,), topics, _ = self._request
+        records = ProducePartition(like.topic, like.topic_id, like.index, frame[at:end])
+        return ProduceRequest(
+            version,
+            number,
+            client_id,
+            transactional_id,
+            acks,
+            timeout_ms,
+            [records],
+            topics,
+            self,
+        )
+
+
+# Where the length of each partition's records is, and where they end.
+_Places = list[tuple[int, int]]
+
+
+def _read(frame: memoryview) -> tuple[ProduceRequest, _Places]:
     _, version, correlation_id, length = hot.HEAD.unpack_from(frame)
     client_id, at = hot.text(frame, hot.HEAD.size, length)
     reading = hot.FLEXIBLE if version >= _FIRST_FLEXIBLE else hot.PLAIN
@@ -93,6 +198,7 @@ def _read(frame: memoryview) -> ProduceRequest:
     count, at = budget.array(frame, at + _ACKS.size, reading.size)
     partitions: list[ProducePartition] = []
     topics = []
+    places: _Places = []
     for _ in range(count):
         before = len(partitions)
         if version >= _FIRST_WITH_TOPIC_IDS:
@@ -104,21 +210,11 @@ def _read(frame: memoryview) -> ProduceRequest:
             end = hot.end_of(frame, start, length)
             key = bytes(frame[at:end])
             named = (str(frame[start:end], "utf-8"), None)
-        at = _read_partitions(frame, end, reading, budget, named, partitions)
+        at = _read_partitions(frame, end, reading, budget, named, partitions, places)
         topics.append((key, len(partitions) - before))
-    at = reading.skip_tags(frame, at)
-    if at != len(frame):
-        raise WireError(f"{len(frame) - at} bytes behind it")
-    return ProduceRequest(
-        version,
-        correlation_id,
-        client_id,
-        transactional_id,
-        acks,
-        timeout_ms,
-        partitions,
-        topics,
-    )
+    reading.skip_tags(frame, at)  # What follows it is not looked at, as in Kafka.
+    head = (version, correlation_id, client_id, transactional_id, acks, timeout_ms)
+    return ProduceRequest(*head, partitions, topics), places
 
 
 _Named = tuple[str | None, TopicId | None]
@@ -131,18 +227,21 @@ def _read_partitions(
     budget: hot.Budget,
     named: _Named,
     partitions: list[ProducePartition],
+    places: _Places,
 ) -> int:
     """The partitions of one topic, and where it ends."""
     topic, topic_id = named
     count, at = budget.array(frame, at, reading.size)
     for _ in range(count):
         (index,) = hot.INT32.unpack_from(frame, at)
-        length, at = reading.size(frame, at + 4)
+        place = at + 4
+        length, at = reading.size(frame, place)
         records = None
         if length >= 0:
             end = hot.end_of(frame, at, length)
             records = frame[at:end]
             at = end
+        places.append((place, at))
         at = reading.skip_tags(frame, at)
         partitions.append(ProducePartition(topic, topic_id, index, records))
     return reading.skip_tags(frame, at)
@@ -154,6 +253,12 @@ def produce_response(
     """The answer's frame; one result per partition, in the order of the request."""
     assert len(results) == len(request.partitions)
     version = request.version
+    shape = request.shape
+    if shape is not None and results[0][4:] == _PLAIN and not throttle_ms:
+        fixed = _fixed_part(version, 0, results[0])[4:]
+        size = len(shape.answer_head) + len(fixed) + len(shape.answer_tail) + 4
+        head = hot.RESPONSE_HEAD.pack(size, request.correlation_id)
+        return b"".join((head, shape.answer_head, fixed, shape.answer_tail))
     flexible = version >= _FIRST_FLEXIBLE
     out = [b"\0" if flexible else b"", hot.array_head(len(request.topics), flexible=flexible)]
     at = 0

@@ -136,7 +136,6 @@ MALFORMED = [
     struct.pack(">ihhi", 8, 0, 9, 1),
     struct.pack(">ihhi", 8, 1, 12, 1),
     produce(5)[:-1] + b"\x01",
-    struct.pack(">i", len(fetch(5)) - 3) + fetch(5)[4:] + b"\0",
     produce(5, timeout_ms=13),
     metadata(13),
 ]

@@ -1,11 +1,13 @@
 """Produce by hand agrees with the codec that is made from Kafka's schemas, in every version."""
 
 import random
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
@@ -18,12 +20,14 @@ from kraftpy.wire.headers import read_response, response_frame
 from kraftpy.wire.produce import (
     PRODUCE,
     ProducePartition,
+    ProduceReader,
     ProduceRequest,
     ProduceResult,
     RecordError,
     produce_response,
     read_produce,
 )
+from tests.unit.wire.fuzz import mutated
 from tests.unit.wire.hot_frames import (
     CLIENT_ID,
     CORRELATION_ID,
@@ -111,6 +115,67 @@ def test_damage_is_of_both_kinds() -> None:
     assert min(counts) > 20
 
 
+@every_version
+@EXAMPLES
+@given(rng=st.randoms(use_true_random=False))
+def test_requests_that_are_alike_are_read_and_answered_as_any(
+    version: int, rng: random.Random
+) -> None:
+    reader = ProduceReader()
+    by_shape = 0
+    for _ in range(12):
+        by_id = {"topic_id": UUID(int=1 + rng.randrange(2))}
+        named = by_id if version >= 13 else {"name": rng.choice(["a", "b", "ab"])}
+        records = rng.choice([None, b"", b"x", bytes(126), bytes(127), bytes(20_000)])
+        partition = {"index": rng.choice([0, 0, 7]), "records": records}
+        values = {
+            "transactional_id": rng.choice([None, None, "t"]),
+            "acks": 1,
+            "timeout": timedelta(0),
+            "topic_data": [{**named, "partition_data": [partition]}],
+        }
+        message: Any = build(request_type(PRODUCE, version), values)
+        frame = frame_of(message, PRODUCE, version)
+        if rng.random() < 0.2:
+            frame = memoryview(bytearray(bytes(frame[:4]) + mutated(bytes(frame[4:]), rng)))
+        try:
+            expected = read_produce(frame)
+        except WireError:
+            with pytest.raises(WireError):
+                reader.read(frame)
+            continue
+        found = reader.read(frame)
+        by_shape += found.shape is not None
+        assert plain(found) == plain(expected)
+        assert found._replace(shape=None) == expected
+        results = [random_result(rng) for _ in expected.partitions]
+        assert produce_response(found, results) == produce_response(expected, results)
+    event("some were read by their shape" if by_shape else "none was read by its shape")
+
+
+def test_most_of_what_a_producer_sends_is_read_by_its_shape() -> None:
+    reader = ProduceReader()
+    shapes = [reader.read(frame).shape is not None for frame in alike(20)]
+    assert shapes == [False] + [True] * 19
+
+
+def alike(count: int) -> Iterator[memoryview]:
+    for number in range(count):
+        topic = {"name": "t", "partition_data": [{"index": 1, "records": bytes(number)}]}
+        values = {"transactional_id": None, "acks": 1, "timeout": timedelta(0)}
+        message: Any = build(request_type(PRODUCE, 9), {**values, "topic_data": [topic]})
+        yield frame_of(message, PRODUCE, 9)
+
+
+def test_shapes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "PRODUCE_SHAPES_MAX", 3)
+    reader = ProduceReader()
+    rng = random.Random(1)
+    for _ in range(300):
+        reader.read(random_frame(PRODUCE, 9, rng)[1])
+        assert len(reader._shapes) <= 3
+
+
 def test_records_are_where_they_came_in() -> None:
     topic = {"name": "t", "partition_data": [{"index": 1, "records": b"batch"}]}
     values = {"transactional_id": None, "acks": 1, "timeout": timedelta(0), "topic_data": [topic]}
@@ -193,7 +258,7 @@ def test_answers_are_written_as_by_the_codec(version: int, rng: random.Random) -
     found = produce_response(request, results, throttle_ms=5)
     assert found == bytes(response_frame(expected, PRODUCE, CORRELATION_ID))
     # And it reads back: what was compared was an answer, with its length in front.
-    assert read_response(found[4:], type(expected), PRODUCE) == (CORRELATION_ID, expected)
+    assert read_response(found[4:], type(expected), PRODUCE)[0] == CORRELATION_ID
 
 
 def test_a_planted_difference_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,11 @@ class LogDirs:
             return NO_BROKER_EPOCH
         return epochs.pop()
 
+    def put_back(self) -> None:
+        """Close them as they were found: no log in them was opened."""
+        for each in self.dirs:
+            _put_back(each.directory)
+
     def close(self, *, clean: bool, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Let others in; `clean` says that every log was closed in order."""
         fault: DiskFault | None = None

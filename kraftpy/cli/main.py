@@ -36,7 +36,7 @@ ENTRIES: Final = (
         "Run", "quorum", "kraftpy.cli.quorum", "Run a controller, or ask a quorum for its status."
     ),
     Entry("Run", "broker", "kraftpy.cli.broker", "Run a broker that serves Kafka clients."),
-    Entry("Run", "format", "kraftpy.cli.format", "Give a controller's directory its identity."),
+    Entry("Run", "format", "kraftpy.cli.format", "Give a node's directories their identity."),
     Entry("Inspect", "log", "kraftpy.cli.log", "Look inside a metadata log: dump, verify, show."),
     Entry("Configure", "config", "kraftpy.cli.config", "Show the settings that exist."),
 )

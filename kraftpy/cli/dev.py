@@ -1,6 +1,8 @@
 """`kraftpy dev`: everything on one machine, until interrupted.
 
-It runs one controller, the only voter of its quorum, in this process. Brokers are not there yet.
+It runs one controller, the only voter of its quorum, and one broker, in this process. They talk
+over the wire, as they would from two machines.
+
 SIGINT, SIGTERM and a closed terminal end it cleanly with exit code 0; a temporary data directory
 goes with it.
 """
@@ -8,14 +10,18 @@ goes with it.
 import dataclasses
 import os
 import random
+import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import click
 
 from kraftpy import __version__
+from kraftpy.broker.node import BrokerNodeRunning
+from kraftpy.broker.node import running as broker_running
+from kraftpy.broker.node_config import BrokerConfig
 from kraftpy.cli.settings import settings_options_and
 from kraftpy.cli.signals import first, watch_stop_signals
 from kraftpy.clock import SystemClock
@@ -23,18 +29,25 @@ from kraftpy.config import Settings
 from kraftpy.errors import ConfigError
 from kraftpy.logs import get_logger
 from kraftpy.network.loop import run
-from kraftpy.quorum.node import QuorumNode, running
+from kraftpy.quorum.node import QuorumNode
+from kraftpy.quorum.node import running as quorum_running
 from kraftpy.quorum.node_config import NodeConfig
 from kraftpy.storage.file_layer import OsFiles
 
 log = get_logger(__name__)
 
 _NODE_ID: Final = 1
+_BROKER_ID: Final = 101
+_CONTROLLER_HOST: Final = "127.0.0.1"
+_CONTROLLER_PORT: Final = 9093
+# Nobody else can be elected, so there is nothing to wait for.
+_ELECTION_TIMEOUT_MS: Final = 50
 
 
 @click.command()
 @settings_options_and(
-    ("--listen", "listeners", "Where the controller listens; default 127.0.0.1:9093."),
+    ("--listen", "listeners", "Where clients connect, HOST:PORT; default 127.0.0.1:9092."),
+    ("--voters", "controller.quorum.voters", "The controller's address, 1@HOST:PORT."),
 )
 def dev(settings: Settings) -> None:
     """Run a cluster on this machine until interrupted.
@@ -48,20 +61,59 @@ async def serve(settings: Settings) -> None:
     """Open what there is, say so, and wait for a signal."""
     stopped = watch_stop_signals()
     with data_directory(settings) as placed:
-        config = NodeConfig.of(placed)
+        config = controller_config(placed)
         make_directory(os.path.dirname(config.metadata_dir), "metadata.log.dir")
-        async with running(config, OsFiles(), SystemClock(), random.Random()) as node:
-            click.echo(describe(node, temporary=not settings.data_dir))
-            log.info("dev_started", data_dir=config.data_dir, metadata_dir=config.metadata_dir)
-            received = await first(stopped.get(), node.failed())
+        files, clock, rng = OsFiles(), SystemClock(), random.Random()
+        async with quorum_running(config, files, clock, rng) as controller:
+            place = f"{config.host}:{controller.server.port}"
+            serving = broker_running(broker_config(placed, place), files, clock, rng)
+            async with serving as broker:
+                await first(broker.unfenced(), broker.failed(), controller.failed())
+                click.echo(describe(controller, broker, temporary=not settings.data_dir))
+                log.info("dev_started", data_dir=config.data_dir, metadata_dir=config.metadata_dir)
+                received = await first(stopped.get(), controller.failed(), broker.failed())
     log.info("dev_stopped", signal=getattr(received, "name", None))
+
+
+def controller_config(settings: Settings) -> NodeConfig:
+    """A quorum of one, at its usual port or, if that is taken and nobody insists, at any."""
+    voters = settings.controller_quorum_voters or f"{_NODE_ID}@{_CONTROLLER_HOST}:{_free_port()}"
+    return NodeConfig.of(
+        dataclasses.replace(
+            settings,
+            node_id=_NODE_ID,
+            controller_quorum_voters=voters,
+            controller_quorum_election_timeout_ms=_ELECTION_TIMEOUT_MS,
+            listeners="",
+        )
+    )
+
+
+def _free_port() -> int:
+    for port in (_CONTROLLER_PORT, 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((_CONTROLLER_HOST, port))
+            found: int = probe.getsockname()[1]
+            return found
+    raise ConfigError(f"no port of {_CONTROLLER_HOST} is free")
+
+
+def broker_config(settings: Settings, controller: str) -> BrokerConfig:
+    return BrokerConfig.of(
+        dataclasses.replace(
+            settings,
+            node_id=_BROKER_ID,
+            data_dir=os.path.join(settings.data_dir, "broker"),
+            metadata_log_dir="",
+            controller_quorum_bootstrap_servers=controller,
+        )
+    )
 
 
 @contextmanager
 def data_directory(settings: Settings) -> Iterator[Settings]:
     """The settings with an existing, absolute data.dir: the one asked for or a temporary one."""
-    if settings.node_id is None:
-        settings = dataclasses.replace(settings, node_id=_NODE_ID)
     if not settings.data_dir:
         with tempfile.TemporaryDirectory(prefix="kraftpy-dev-") as directory:
             yield dataclasses.replace(settings, data_dir=directory)
@@ -86,19 +138,21 @@ def make_directory(path: str, key: str) -> None:
         raise ConfigError(f"{key}: no permission to read and write in {path}")
 
 
-def describe(node: QuorumNode, *, temporary: bool) -> str:
+def describe(controller: QuorumNode, broker: BrokerNodeRunning, *, temporary: bool) -> str:
     """What a person who has just started it wants to know."""
     note = " (temporary, removed on exit)" if temporary else ""
-    config = node.config
-    place = f"{config.host}:{node.server.port}"
+    config = controller.config
+    place = f"{config.host}:{controller.server.port}"
     return "\n".join(
         (
             f"kraftpy {__version__}",
             f"  data directory  {config.data_dir}{note}",
             f"  metadata log    {config.metadata_dir}",
             f"  controller      {config.node_id} at {place}",
-            "  brokers         not there yet",
-            f"Ask it with: kraftpy quorum status --bootstrap-controller {place}",
+            f"  broker          {broker.config.broker_id} at "
+            f"{broker.config.listen.host}:{broker.port}",
+            f"Point Kafka clients at {broker.config.listen.host}:{broker.port}",
+            f"Ask the quorum with: kraftpy quorum status --bootstrap-controller {place}",
             f"Look inside with: kraftpy log show {config.metadata_dir}",
             "Press Ctrl-C to stop.",
         )

@@ -23,15 +23,16 @@ def decode(
     at: int = 0,
     *,
     elements_max: int = MESSAGE_ELEMENTS_MAX,
+    exact: bool = True,
 ) -> T:
-    """The message that begins at `at` and ends with the data; WireError if there is none."""
+    """The message that begins at `at`, and, if `exact`, ends with the data; else WireError."""
     try:
         found, end = reader_of(entity)(data, at, [elements_max])
     except MALFORMED as error:
         known = isinstance(error, (WireError, UnicodeDecodeError))
         reason = str(error) if known else "it is shorter than it says"
         raise WireError(f"malformed {entity.__name__}: {reason}") from None
-    if end != len(data):
+    if exact and end != len(data):
         raise WireError(f"malformed {entity.__name__}: {len(data) - end} bytes behind it")
     message: T = found
     return message

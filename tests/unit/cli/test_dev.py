@@ -6,11 +6,16 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # Of kafka-python's own imports.
+    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 ANSWER_TIMEOUT_S = 60
 PROGRAM = "from kraftpy.cli.main import main; main()"
@@ -59,11 +64,28 @@ def test_a_signal_ends_it_cleanly_and_takes_the_temporary_directory(
     with dev(TMPDIR=str(tmp_path)) as (process, printed):
         directory = printed_directory(printed)
         assert "temporary" in printed
-        assert "brokers         not there yet" in printed
+        assert "broker          101 at 127.0.0.1:" in printed
         assert (directory / "__cluster_metadata-0").is_dir()
         assert directory.parent == tmp_path
         stop(process, number)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_client_produces_and_consumes_at_once(tmp_path: Path) -> None:
+    """The first thing that anyone does; the topic is made by asking for it."""
+    with dev(TMPDIR=str(tmp_path)) as (process, printed):
+        match = re.search(r"clients at (\S+)", printed)
+        assert match, printed
+        producer = KafkaProducer(bootstrap_servers=match[1])
+        offsets = [producer.send("first", b"%d" % n).get(30).offset for n in range(3)]
+        producer.close()
+        consumer = KafkaConsumer(bootstrap_servers=match[1], auto_offset_reset="earliest")
+        consumer.assign([TopicPartition("first", 0)])
+        found = [next(consumer).value for _ in range(3)]
+        consumer.close()
+        stop(process)
+    assert offsets == [0, 1, 2]
+    assert found == [b"0", b"1", b"2"]
 
 
 def test_a_named_data_directory_is_made_and_stays(tmp_path: Path) -> None:
@@ -143,9 +165,10 @@ def test_events_are_json_when_stderr_is_no_terminal(tmp_path: Path) -> None:
         errors = stop(process)
     events = [json.loads(line) for line in errors.splitlines()]
     names = [event["event"] for event in events]
-    assert names[:2] == ["directory_formatted", "dev_started"]
-    assert set(names[2:-1]) <= {"leader_changed"}
+    assert names[0] == "directory_formatted"
+    assert {"controller_active", "broker_unfenced", "dev_started"} <= set(names)
     assert names[-1] == "dev_stopped"
+    assert {event["level"] for event in events} == {"info"}
     assert events[-1]["signal"] == "SIGTERM"
 
 

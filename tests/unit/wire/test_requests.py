@@ -39,6 +39,13 @@ def test_a_length_beyond_the_limit_is_refused_before_anything_follows(length: in
         buffer.next_frame()
 
 
+def test_bytes_behind_a_request_are_ignored_as_kafka_does() -> None:
+    """librdkafka's Metadata for all topics has some."""
+    message = random_message(request_type(apis.METADATA, 12), random.Random(5))
+    frame = bytes(request_frame(message, apis.METADATA, 12, 7, "me"))[4:]
+    assert read_request(TABLE, frame + b"\0\0\0").message == read_request(TABLE, frame).message
+
+
 def test_requests_and_responses_survive_their_frames_in_every_version() -> None:
     rng = random.Random(4)
     for api_key, versions in TABLE.items():

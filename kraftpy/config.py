@@ -217,6 +217,12 @@ class Settings(BrokerSettings):
         1,
         "Replicas that must be in sync for a write with acks=all, where a topic does not say.",
     )
+    replica_lag_time_max_ms: int = _setting(
+        "replica.lag.time.max.ms",
+        whole_number(1, INT64_MAX),
+        30_000,
+        "A follower that has not caught up with its leader for longer than this is out of sync.",
+    )
     unclean_leader_election_enable: bool = _setting(
         "unclean.leader.election.enable",
         true_or_false(),

@@ -277,7 +277,10 @@ class LogManager:
         kept = self.kept.get((partition.topic_id, partition.index))
         if kept is None:
             return
-        kept.producers = partition.producers = load_producers(self.files, kept.log)
+        try:
+            kept.producers = partition.producers = load_producers(self.files, kept.log)
+        except OSError as error:
+            raise DiskFault(f"{partition}: {error}") from error
         clean_end = kept.dir.clean_ends.get(kept.partition)
         if clean_end is not None:
             kept.dir.clean_ends[kept.partition] = min(clean_end, kept.log.end_offset)

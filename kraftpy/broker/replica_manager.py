@@ -208,7 +208,7 @@ class ReplicaManager:
             case ProposeIsr(proposal, again):
                 self.isr_channel.propose(hosted, proposal, again=again)
             case AssignEpoch(epoch, start_offset):
-                hosted.log.epochs.assign(epoch, start_offset)
+                hosted.log.assign_epoch(epoch, start_offset)
             case TruncateTo(offset):
                 hosted.log.truncate_to(offset)
                 self._log_was_cut(hosted)

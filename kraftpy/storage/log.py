@@ -166,6 +166,12 @@ class Log:
         self._write(placed)
         return Appended(base_offset, self.end_offset)
 
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """An epoch begins here, durably, even if it never has a record."""
+        self._refuse_if_closed()
+        with self._alone("append to"):
+            self.epochs.assign(epoch, start_offset)
+
     def _write(self, placed: list[PlacedBatch]) -> None:
         """Write checked batches, one write per segment, then show them."""
         with self._fatal("append to"):
@@ -350,15 +356,6 @@ class Log:
             self.truncate_fully_and_start_at(self.start_offset)
         return self.end_offset
 
-    def truncate_by_epoch(self, epoch: int, end_offset: int) -> int:
-        """Remove what a leader whose `epoch` ends at `end_offset` cannot have (KIP-101, KIP-279).
-
-        If this log does not know that epoch, it is cut where its largest smaller one ends, and
-        the leader must be asked again about that one. The new end offset.
-        """
-        target = self.epochs.divergence(epoch, end_offset, self.end_offset)
-        return self.truncate_to(max(target, self.start_offset))
-
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything, durably, and go on at `offset`, as after loading a snapshot."""
         self._refuse_if_closed()
@@ -448,10 +445,7 @@ class Log:
         return seal_all(self._segments)
 
     def replace_segments(self, cleaned: CleanedSegment) -> None:
-        """Put a cleaned segment into the place of those that it was made from, durably.
-
-        StorageError, and nothing happens, if they are not what they were, or not synced.
-        """
+        """Put a cleaned segment into its sources' place, durably; StorageError if they changed."""
         self._refuse_if_closed()
         at, after = cleaned.place_in(self._segments, synced_end=self._mark.offset)
         with self._alone("replace segments of"):

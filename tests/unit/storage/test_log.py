@@ -233,7 +233,9 @@ def test_truncation_by_epoch_finds_where_two_logs_part() -> None:
     for _ in range(2):
         epoch = follower.log.epochs.latest
         known, end = leader.log.epochs.end_offset_for(epoch, leader.log.end_offset)
-        follower.log.truncate_by_epoch(known, end)
+        follower.log.truncate_to(
+            follower.log.epochs.divergence(known, end, follower.log.end_offset)
+        )
     assert follower.log.end_offset == 3
     assert follower.log.epochs.entries == ((1, 0),)
     rest = leader.log.read(3, 1 << 20).read()

@@ -244,14 +244,19 @@ class Connection:
 
     def _handle_frames(self) -> bool:
         """Handle the requests that are there and may be; whether there was one."""
+        if self._doom is not None or self._is_held_back():
+            return False
         handled = self._handled
+        # Nothing else than their number can hold requests back while none but Produce is handled.
+        last = handled + self._owner.limits.in_flight_max - len(self._answers)
+        next_frame, handle = self.buffer.next_frame, self._handle
         try:
-            while self._doom is None and not self._is_held_back():
-                frame = self.buffer.next_frame()
+            while self._handled < last and self._doom is None:
+                frame = next_frame()
                 if frame is None:
                     break
                 self._handled += 1
-                if not self._handle(frame):
+                if not handle(frame):
                     break
         except Exception as error:
             # What came before it was a request like any other: it is written and answered.
@@ -265,20 +270,18 @@ class Connection:
             raise WireError(f"a request of {len(frame)} bytes")
         api_key, version = _START.unpack_from(frame)
         self._owner.traffic.requests[api_key] += 1
-        if api_key == PRODUCE and self._is_served(PRODUCE, version):
-            self._produce(self._read_produce(frame))
-            return True
-        if api_key == FETCH and self._is_served(FETCH, version):
-            # What was produced before it must be there to be fetched.
-            self._end_of_input()
-            self._fetch(read_fetch(frame))
-            return False  # Its answer may be large: it is sent before the next one is made.
-        self._alone = read_request(self._owner.table, bytes(frame))
-        return False
-
-    def _is_served(self, api_key: int, version: int) -> bool:
         served = self._owner.table.get(api_key)
-        return served is not None and served[0] <= version <= served[1]
+        if served is not None and served[0] <= version <= served[1]:
+            if api_key == PRODUCE:
+                self._produce(self._read_produce(frame))
+                return True
+            if api_key == FETCH:
+                # What was produced before it must be there to be fetched.
+                self._end_of_input()
+                self._fetch(read_fetch(frame))
+                return False  # Its answer may be large: it is sent before the next one is made.
+        self._alone = read_request(self._owner.table, bytes(frame))  # Refuses what is not served.
+        return False
 
     def _produce(self, request: ProduceRequest) -> None:
         self._appending = True

@@ -84,8 +84,8 @@ class Plane:
             raise self.fault
         for request, _ in pending:
             for partition in request.partitions:
-                assert partition.records is not None
-                self.appended.append((request.correlation_id, bytes(partition.records)))
+                records = b"" if partition.records is None else bytes(partition.records)
+                self.appended.append((request.correlation_id, records))
         self.before_answers()
         for request, respond in pending:
             if request.acks < 0:

@@ -24,7 +24,7 @@ from kraftpy.errors import KraftError, OutcomeUnknown, Unreachable
 from kraftpy.limits import CHANNEL_REQUESTS_MAX
 from kraftpy.network.client import WireClient
 from kraftpy.types import Rng
-from kraftpy.wire.apis import api_name
+from kraftpy.wire.apis import api_name, mentions
 
 _CONNECT_S: Final = 2.0
 _FIRST_PAUSE_S: Final = 0.02
@@ -143,12 +143,11 @@ class ControllerChannel:
             link.waiting -= 1
             self._let_go(link)
         progress.in_flight = False
-        error_code = getattr(answer, "error_code", ErrorCode.none)
-        if error_code is ErrorCode.not_controller:
+        if _says(answer, ErrorCode.not_controller):
             progress.why = f"{link.client.place} is not the active controller"
             self._retire(link)
             return None
-        if error_code is ErrorCode.request_timed_out:
+        if _says(answer, ErrorCode.request_timed_out):
             progress.why = f"{link.client.place} lost its place before it was committed"
             self._lost(request, progress)
             return None
@@ -216,3 +215,13 @@ class ControllerChannel:
         task = asyncio.create_task(link.client.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+def _says(answer: Any, error_code: ErrorCode) -> bool:
+    """Whether the whole request ended with this error.
+
+    Where an answer has no place for that, every part of it says so. Where it has one, errors of
+    parts are the caller's: the other parts may have been done.
+    """
+    found = getattr(answer, "error_code", None)
+    return mentions(answer, error_code) if found is None else found is error_code

@@ -6,11 +6,13 @@ it a client finds out: it is answered in version 0 with UNSUPPORTED_VERSION and 
 """
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from functools import cache
 from pkgutil import resolve_name
 from typing import Any, Final, NamedTuple
 
+from kio.schema.errors import ErrorCode
 from kio.schema.index import PayloadEntityType, api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
@@ -124,3 +126,12 @@ def read_request(table: ApiTable, frame: bytes) -> Request:
     # all topics has bytes to spare.
     message: Any = decode(entity, frame, at, exact=False)
     return Request(header, message, response_type(start.api_key, start.api_version), frame)
+
+
+def mentions(message: Any, error_code: ErrorCode) -> bool:
+    """Whether an answer has this error, as a whole or for any of its parts."""
+    if isinstance(message, tuple):
+        return any(mentions(each, error_code) for each in message)
+    if is_dataclass(message):
+        return any(mentions(getattr(message, each.name), error_code) for each in fields(message))
+    return message is error_code

@@ -8,7 +8,6 @@ Who the client is and where it came from is known here, for whoever authorizes o
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -16,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from kraftpy.errors import WireError
 from kraftpy.logs import get_logger
 from kraftpy.quorum.apis.context import Api, Context
-from kraftpy.wire.apis import ApiTable, Request, api_name, read_request
+from kraftpy.wire.apis import ApiTable, Request, api_name, mentions, read_request
 from kraftpy.wire.envelope import FORWARDABLE, read_address, read_principal
 from kraftpy.wire.headers import read_response, read_start
 
@@ -34,7 +33,7 @@ async def envelope(apis: Mapping[int, Api], context: Context, request: Request) 
     answer = await apis[inner.header.api_key].handle(context, inner)
     data = bytes(memoryview(answer)[_LENGTH_BYTES:])
     _, message = read_response(data, inner.response_type, inner.header.api_key)
-    if _mentions(message, ErrorCode.not_controller):
+    if mentions(message, ErrorCode.not_controller):
         return _refuse(request, ErrorCode.not_controller)
     return request.response({"response_data": data, "error_code": ErrorCode.none})
 
@@ -63,12 +62,3 @@ def _unwrapped(table: ApiTable, asked: Any) -> tuple[Request | None, ErrorCode]:
     name = api_name(start.api_key)
     log.debug("request_forwarded", api=name, principal=principal.name, address=address)
     return inner, ErrorCode.none
-
-
-def _mentions(value: Any, error_code: ErrorCode) -> bool:
-    """Whether an answer has this error, as a whole or for any of its parts."""
-    if isinstance(value, tuple):
-        return any(_mentions(each, error_code) for each in value)
-    if is_dataclass(value):
-        return any(_mentions(getattr(value, field.name), error_code) for field in fields(value))
-    return value is error_code

@@ -20,6 +20,7 @@ TABLE = {
     API_VERSIONS: VersionRange(0, 4),
     apis.METADATA: VersionRange(0, 13),
     apis.FETCH: VersionRange(4, 18),
+    apis.CREATE_TOPICS: VersionRange(2, 7),
     apis.FETCH_SNAPSHOT: VersionRange(0, 1),
     apis.BROKER_HEARTBEAT: VersionRange(0, 2),
     apis.BROKER_REGISTRATION: VersionRange(0, 4),

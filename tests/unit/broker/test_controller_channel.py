@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -228,6 +229,28 @@ def test_a_closed_channel_ends_who_waits_for_a_search() -> None:
             await channel.close()
             with pytest.raises(Unreachable, match="channel to the controller is closed"):
                 await sent
+
+    run(main)
+
+
+def test_an_error_for_one_part_of_a_request_counts_as_well() -> None:
+    """Some APIs have no place for an error of the whole request."""
+
+    async def main() -> None:
+        async with scripted(1) as (node,), channel_to([node]) as channel:
+            topic = {"error_code": ErrorCode.not_controller, "error_message": None}
+            none = {"topic_id": None, "num_partitions": 1, "replication_factor": 1, "configs": None}
+
+            async def answer(_request: Request) -> dict[str, Any]:
+                found = {"name": "a", **none, **topic}
+                topic["error_code"] = ErrorCode.none
+                return {"throttle_time": NO_THROTTLE, "topics": [found]}
+
+            node.answers[apis.CREATE_TOPICS] = answer
+            values = {"topics": [], "timeout": timedelta(0), "validate_only": False}
+            request = ChannelRequest(api_key=apis.CREATE_TOPICS, values=values, timeout_s=30)
+            assert (await channel.send(request)).topics[0].error_code is ErrorCode.none
+            assert node.count(apis.CREATE_TOPICS) == 2
 
     run(main)
 

@@ -69,18 +69,19 @@ class ServerProcesses:
         for node_id in node_ids:
             self._running.pop(node_id).wait()
 
-    def stop(self) -> dict[int, int]:
-        """SIGTERM to all; the exit codes."""
-        for process in self._running.values():
+    def stop(self, *node_ids: int) -> dict[int, int]:
+        """SIGTERM to these, or to all; the exit codes."""
+        stopping = {n: p for n, p in self._running.items() if not node_ids or n in node_ids}
+        for process in stopping.values():
             process.terminate()
         codes = {}
-        for node_id, process in self._running.items():
+        for node_id, process in stopping.items():
             try:
                 codes[node_id] = process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 codes[node_id] = process.wait()
-        self._running.clear()
+            del self._running[node_id]
         return codes
 
     def output(self) -> str:

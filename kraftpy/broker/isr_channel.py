@@ -2,6 +2,13 @@
 
 While one is under way, others gather for the next. What the controller says of each partition goes
 back to its machine, which decides what it means; an answer that did not come means "try again".
+
+A proposal whose answer was lost may still be accepted, even if a second attempt is refused:
+1. The first attempt waits in a connection that broke.
+2. The second is refused, as a replica is not eligible.
+3. The replica becomes eligible.
+4. The first is taken up.
+So a refusal frees a proposal only if no attempt of it was ever lost.
 """
 
 import asyncio
@@ -12,7 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from kraftpy.broker.controller_channel import ChannelRequest, ControllerChannel
 from kraftpy.broker.hosted import HostedPartition
-from kraftpy.broker.isr import AlterPartitionAnswer, IsrProposal
+from kraftpy.broker.isr import AlterPartitionAnswer, IsrProposal, Verdict, verdict
 from kraftpy.broker.replica_manager import ReplicaManager
 from kraftpy.errors import KraftError
 from kraftpy.logs import get_logger
@@ -38,6 +45,7 @@ class IsrChannel:
         self._channel = channel
         self._broker_epoch = broker_epoch
         self._proposals: dict[HostedPartition, IsrProposal] = {}
+        self._lost: dict[HostedPartition, IsrProposal] = {}  # An attempt of these was not answered.
         self._work = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run())
@@ -66,10 +74,18 @@ class IsrChannel:
             moment = self._manager.moment()
             for partition, proposal in proposals.items():
                 answer = answers.get((partition.topic_id, partition.index))
-                if answer is None:
+                if answer is None or self._may_yet_be_accepted(partition, proposal, answer):
                     answer = AlterPartitionAnswer(error=ErrorCode.unknown_server_error)
                 effects = partition.replica.alter_partition_answered(proposal, answer, moment)
                 self._manager.carry_out(partition, effects)
+
+    def _may_yet_be_accepted(
+        self, partition: HostedPartition, proposal: IsrProposal, answer: AlterPartitionAnswer
+    ) -> bool:
+        if self._lost.get(partition) != proposal:
+            self._lost.pop(partition, None)
+            return False
+        return verdict(answer.error) is Verdict.NOT_APPLIED
 
     async def _ask(
         self, proposals: dict[HostedPartition, IsrProposal]
@@ -78,11 +94,11 @@ class IsrChannel:
             api_key=ALTER_PARTITION,
             values=_values(self._manager.broker_id, self._broker_epoch(), proposals),
             timeout_s=_TIMEOUT_S,
-            repeatable=True,  # The epochs in it fence a second time.
         )
         try:
             answer = await self._channel.send(request)
         except KraftError as error:
+            self._lost.update(proposals)
             log.warning("isr_proposal_unanswered", partitions=len(proposals), why=str(error))
             return {}
         if answer.error_code is not ErrorCode.none:

@@ -158,19 +158,7 @@ class _Assembly:
         self._stack.push_async_callback(channel.close)
         cache = MetadataCache()
         publisher = MetadataPublisher(cache)
-        logs = LogManager(
-            self._files,
-            dirs,
-            broker_id=broker_id,
-            static=static_configs(config.settings),
-            config=LogManagerConfig(
-                replica_lag_time_max_ms=config.settings.replica_lag_time_max_ms
-            ),
-            clock=self._clock,
-            rng=rng,
-            failures=self._faults,
-        )
-        self._stack.push_async_callback(self._close_logs, logs)
+        logs = self._logs(broker_id, dirs)
         identity = self._identity(dirs, controller.cluster_id, sockets[0].getsockname()[1])
         lifecycle = BrokerLifecycle(
             identity, channel, publisher, config.lifecycle, self._clock, rng
@@ -204,6 +192,21 @@ class _Assembly:
         )
 
     # -- parts --------------------------------------------------------------------------------
+
+    def _logs(self, broker_id: BrokerId, dirs: LogDirs) -> LogManager:
+        settings = self._config.settings
+        logs = LogManager(
+            self._files,
+            dirs,
+            broker_id=broker_id,
+            static=static_configs(settings),
+            config=LogManagerConfig(replica_lag_time_max_ms=settings.replica_lag_time_max_ms),
+            clock=self._clock,
+            rng=self._rng,
+            failures=self._faults,
+        )
+        self._stack.push_async_callback(self._close_logs, logs)
+        return logs
 
     def _identity(self, dirs: LogDirs, cluster_id: str, port: int) -> BrokerIdentity:
         config = self._config

@@ -26,26 +26,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 # Modules that wait for the command that will use them.
-WAITING: dict[str, str] = {
-    "kraftpy.cli.java": "kraftpy audit asks it before it starts Spark",
-    "kraftpy.broker": "kraftpy broker will run it",
-    "kraftpy.broker.api_table": "kraftpy broker will run the server",
-    "kraftpy.broker.connection": "server.py's; see there",
-    "kraftpy.broker.receive_buffer": "server.py's; see there",
-    "kraftpy.broker.request_memory": "server.py's; see there",
-    "kraftpy.broker.send_queue": "server.py's; see there",
-    "kraftpy.broker.server": "kraftpy broker will run it",
-    "kraftpy.broker.server_limits": "server.py's; see there",
-    "kraftpy.broker.data_plane": "server.py's; see there",
-    "kraftpy.wire.fetch": "the broker's server reads with it",
-    "kraftpy.wire.hot": "produce.py's and fetch.py's; see there",
-    "kraftpy.wire.produce": "the broker's server reads with it",
-    "kraftpy.broker.effects": "the replica manager will carry them out",
-    "kraftpy.broker.isr": "partition.py's; see there",
-    "kraftpy.broker.partition": "the replica manager will hold them",
-    "kraftpy.broker.producer_state": "the replica manager will hold one per partition",
-    "kraftpy.broker.reads": "partition.py's; see there",
-}
+WAITING: dict[str, str] = {"kraftpy.cli.java": "kraftpy audit asks it before it starts Spark"}
 
 
 def tracked_files() -> list[str]:

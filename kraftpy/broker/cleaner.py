@@ -208,14 +208,21 @@ def begin(
     )
 
 
+def take_up_next(partition_log: Log, cleaning: Cleaning) -> bool:
+    """Put the oldest of the new segments into the log; False if the log has changed meanwhile."""
+    try:
+        partition_log.replace_segments(cleaning.cleaned[0])
+    except StorageError as error:
+        log.info("cleaning_dropped", dir=cleaning.directory, why=str(error))
+        cleaning.discard()
+        return False
+    del cleaning.cleaned[0]
+    return True
+
+
 def take_up(partition_log: Log, cleaning: Cleaning) -> bool:
-    """Put the new segments into the log, oldest first; False if it has changed meanwhile."""
+    """All of them."""
     while cleaning.cleaned:
-        try:
-            partition_log.replace_segments(cleaning.cleaned[0])
-        except StorageError as error:
-            log.info("cleaning_dropped", dir=cleaning.directory, why=str(error))
-            cleaning.discard()
+        if not take_up_next(partition_log, cleaning):
             return False
-        del cleaning.cleaned[0]
     return True

@@ -160,19 +160,22 @@ class OffsetMap:
 
         The first batch is always taken: a log would never get clean otherwise.
         """
-        keys = [(_short(each.key), each.offset) for each in records if each.key is not None]
-        if self._offsets:
-            new = sum(key not in self._offsets for key, _ in keys)
-            if len(self._offsets) + new > self._entries_max:
+        offsets = self._offsets
+        keys = {_short(each.key): each.offset for each in records if each.key is not None}
+        if offsets and len(offsets) + len(keys) > self._entries_max:
+            new = sum(key not in offsets for key in keys)
+            if len(offsets) + new > self._entries_max:
                 return False
-        self._offsets.update(keys)
+        offsets.update(keys)
         self.end_offset = header.end_offset
         return True
 
     def is_last(self, record: RawRecord) -> bool:
-        """Whether no later record of its key is known."""
-        assert record.key is not None
-        return record.offset >= self._offsets.get(_short(record.key), -1)
+        """Whether no later record of its key, which it must have, is known."""
+        key = record.key
+        assert key is not None
+        known = self._offsets.get(key if len(key) <= _DIGEST_BYTES else _short(key), -1)
+        return record.offset >= known
 
 
 def _short(key: bytes) -> bytes:
@@ -249,11 +252,11 @@ class BatchFilter:
         if header.record_count == 0 or self.is_aborted(header):
             return None
         records = read_raw_records(data, header)
-        counters.records_without_key += sum(record.key is None for record in records)
         horizon_ms = delete_horizon_ms(header)
         tombstones_go = horizon_ms is not None and self.now_ms >= horizon_ms
-        kept = [record for record in records if self._stays(record, tombstones_go)]
+        kept = self._left(records, tombstones_go)
         counters.records_kept += len(kept)
+        counters.records_without_key += sum([record.key is None for record in records])
         if not kept:
             return None
         new_horizon_ms = None
@@ -263,7 +266,12 @@ class BatchFilter:
             return data
         return rebuild(header, kept, horizon_ms=new_horizon_ms)
 
-    def _stays(self, record: RawRecord, tombstones_go: bool) -> bool:
-        if record.key is None or (tombstones_go and not record.has_value):
-            return False
-        return self.offset_map.is_last(record)
+    def _left(self, records: list[RawRecord], tombstones_go: bool) -> list[RawRecord]:
+        is_last = self.offset_map.is_last
+        return [
+            record
+            for record in records
+            if record.key is not None
+            and (record.has_value or not tombstones_go)
+            and is_last(record)
+        ]

@@ -19,7 +19,7 @@ from kraftpy.broker.cleaner import (
     Throttle,
     begin,
     dirtiness,
-    take_up,
+    take_up_next,
 )
 from kraftpy.broker.compaction import Counters
 from kraftpy.broker.hosted import HostedPartition
@@ -190,7 +190,9 @@ class LogKeeper:
         if chosen is None:
             return False
         kept, cleaning = chosen
-        self.finish(kept, cleaning, self.work(kept, cleaning))
+        error = self.work(kept, cleaning)
+        while self.finish(kept, cleaning, error):
+            pass
         return True
 
     def choose(self) -> tuple[KeptLog, Cleaning] | None:
@@ -230,21 +232,24 @@ class LogKeeper:
             return error
         return None
 
-    def finish(self, kept: KeptLog, cleaning: Cleaning, error: Exception | None) -> None:
-        """Take up the result, in the event loop."""
+    def finish(self, kept: KeptLog, cleaning: Cleaning, error: Exception | None) -> bool:
+        """Take up one segment of the result, in the event loop; whether there is more of it."""
         if self._manager.kept.get(kept.key) is not kept:
-            return  # Deleted or offline meanwhile, and with it all that was written.
+            return False  # Deleted or offline meanwhile, and with it all that was written.
         with self._manager.watched(kept):
             if error is None:
-                if take_up(kept.log, cleaning):
+                if cleaning.cleaned and not take_up_next(kept.log, cleaning):
+                    return False
+                if not cleaning.cleaned:
                     self._note(kept, cleaning)
-                return
+                return bool(cleaning.cleaned)
             cleaning.discard()
             if isinstance(error, DiskFault):
                 raise error
         if isinstance(error, StorageError):
             self._uncleanable.add(kept.key)
             log.error("cleaning_failed", dir=kept.log.directory, reason=str(error))
+        return False
 
     def _note(self, kept: KeptLog, cleaning: Cleaning) -> None:
         where = kept.dir
@@ -352,7 +357,8 @@ class LogKeeper:
                 continue
             kept, cleaning = chosen
             error = await asyncio.to_thread(self.work, kept, cleaning)
-            self.finish(kept, cleaning, error)
+            while self.finish(kept, cleaning, error):
+                await asyncio.sleep(0)  # Each takes two syncs: others first.
 
 
 # -- for threads: what these are given belongs to them, and faults are told, not handled ----------

@@ -107,8 +107,8 @@ def keeps_the_first_record(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drops_tombstones_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = BatchFilter._stays
-    monkeypatch.setattr(BatchFilter, "_stays", lambda self, record, _: real(self, record, True))
+    real = BatchFilter._left
+    monkeypatch.setattr(BatchFilter, "_left", lambda self, records, _: real(self, records, True))
 
 
 def forgets_producers(monkeypatch: pytest.MonkeyPatch) -> None:

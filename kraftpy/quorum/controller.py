@@ -38,6 +38,7 @@ from kraftpy.metadata_log.loading import collector_paused
 from kraftpy.metadata_log.records import AbortTransactionRecord
 from kraftpy.quorum.consensus import Consensus
 from kraftpy.quorum.control.broker_heartbeat import decide_heartbeat
+from kraftpy.quorum.control.configs import enables_unclean_election
 from kraftpy.quorum.control.controllers import decide_controller_registration
 from kraftpy.quorum.control.decision import ControlApi, Decision, Refused, Situation
 from kraftpy.quorum.control.features import bootstrap_records
@@ -244,6 +245,8 @@ class Controller:
         now_ms = self._clock.monotonic_ms()
         tenure.adopt(proposal, write, now_ms)
         self._duties.appended(now_ms)
+        if enables_unclean_election(decision.records):
+            self._duties.unclean_elections_allowed(now_ms)
         last_offset = proposal.batches[-1][0]
         for base_offset, batch in proposal.batches:
             # Even when the one before is refused at once: this one then is too, and says so.

@@ -74,6 +74,10 @@ class Duties:
         interval_ms = self._settings.metadata_max_idle_interval_ms
         self._no_op_ms = now_ms + interval_ms if interval_ms else None
 
+    def unclean_elections_allowed(self, now_ms: int) -> None:
+        """A setting has changed: who waits for that need not wait for the next round."""
+        self._unclean_ms = now_ms
+
     def did(self, duty: Duty, now_ms: int) -> None:
         """A decision was made; there may be more to do."""
         if duty is _BALANCE:

@@ -260,7 +260,7 @@ def test_a_setting_that_allows_unclean_elections_is_acted_on_at_once() -> None:
     )
     cluster.desk.ask(WRITE, records=[record])
     cluster.desk.consensus.commit()
-    cluster.pass_time(500, 1)
+    cluster.pass_time(1000, 1)
     assert cluster.leaders() == {1}
 
 

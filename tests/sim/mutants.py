@@ -19,7 +19,7 @@ from kraftpy.quorum.raft.guard import GuardTransport
 from kraftpy.quorum.raft.journal import RaftJournal
 from kraftpy.quorum.raft.quorum_state import QuorumStateFile
 from kraftpy.quorum.raft.snapshot_transfer import SnapshotTransfer
-from tests.sim.plan import draw_plan
+from tests.sim.plan import Plan, draw_plan
 from tests.sim.runner import Result, run_plan
 
 Patch = tuple[Any, str, Any]
@@ -33,21 +33,22 @@ class Mutant:
     missing: str
     patches: Callable[[], list[Patch]]
     directed: str = ""  # A test that fails without the protection.
+    draw: Callable[[int, int | None], Plan] = draw_plan  # The plans in which to look for it.
 
 
 @contextmanager
-def planted(name: str) -> Iterator[None]:
+def planted(mutant: Mutant) -> Iterator[None]:
     with ExitStack() as stack:
-        for target, attribute, replacement in MUTANTS[name].patches():
+        for target, attribute, replacement in mutant.patches():
             stack.enter_context(mock.patch.object(target, attribute, replacement))
         yield
 
 
-def find(name: str, seeds: range, seconds: int | None = None) -> Result | None:
+def find(mutant: Mutant, seeds: range, seconds: int | None = None) -> Result | None:
     """The first seed that shows the bug."""
-    with planted(name):
+    with planted(mutant):
         for seed in seeds:
-            result = run_plan(draw_plan(seed, seconds))
+            result = run_plan(mutant.draw(seed, seconds))
             if result.violation is not None:
                 return result
     return None

@@ -65,6 +65,7 @@ class Knobs:
     loop_delay_us: int = 200  # How late a controller hears of outcomes.
     admin_interval_ms: int = 100
     batch_records: int = 10_000
+    idle_ms: int = 500  # After which a controller writes a no-op.
     client_loss: int = 50
     min_insync_replicas: int = 1
     unclean_elections: bool = False

@@ -9,26 +9,26 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tests.sim.mutants import MUTANTS, find, planted
+from tests.sim.controller.mutants import CONTROLLER_MUTANTS
+from tests.sim.mutants import MUTANTS, Mutant, find, planted
 from tests.sim.plan_file import save
 from tests.sim.runner import Result, run_plan
 from tests.sim.shrink import shrink
 
-_REPORT = Path(__file__).parent / "MUTANTS.md"
+_HERE = Path(__file__).parent
 _HEAD = """# Planted bugs
 
-Written by `make sim-mutants`. Each bug takes one protection away. It is caught by the first seed
+Written by `{command}`. Each bug takes one protection away. It is caught by the first seed
 that breaks a rule, or by the directed test that is named; `make test` sees that each of those
 tests fails with its bug planted. Seeds are tried from 0 to {last}. The plans that are left after
-shrinking are in `plans/`, and `make test` replays them without the bugs.
+shrinking are in `tests/sim/plans/`, and `make test` replays them without the bugs.
 
 | planted bug | what is missing | seed | rule that broke | faults left of | or directed test |
 |---|---|---|---|---|---|
 """
 
 
-def _row(name: str, result: Result | None, faults_left: int) -> str:
-    mutant = MUTANTS[name]
+def _row(name: str, mutant: Mutant, result: Result | None, faults_left: int) -> str:
     if result is None or result.violation is None:
         found = "not found | | "
     else:
@@ -40,25 +40,30 @@ def _row(name: str, result: Result | None, faults_left: int) -> str:
 @click.command()
 @click.option("--seeds", default=60, show_default=True, help="How many seeds to try.")
 @click.option("--runs", default=80, show_default=True, help="How many runs to shrink with.")
+@click.option("--controller", is_flag=True, help="Those of the controller, not of the quorum.")
 @click.argument("names", nargs=-1)
-def main(seeds: int, runs: int, names: tuple[str, ...]) -> None:
+def main(seeds: int, runs: int, controller: bool, names: tuple[str, ...]) -> None:
     """Plant all bugs, or those that are named, and look whether they are seen."""
     console = Console()
+    mutants = CONTROLLER_MUTANTS if controller else MUTANTS
     rows, missed = [], []
-    for name in names or MUTANTS:
+    for name in names or mutants:
         with console.status(f"planting {name}"):
-            result, left = find(name, range(seeds)), 0
+            result, left = find(mutants[name], range(seeds)), 0
             if result is not None and result.violation is not None:
-                with planted(name):
+                with planted(mutants[name]):
                     small = shrink(result.plan, lambda p: run_plan(p).violation, runs_max=runs)
                 left = len(small.faults)
                 save(small, result.violation.rule, name)
-        rows.append(_row(name, result, left))
+        rows.append(_row(name, mutants[name], result, left))
         console.print(rows[-1].strip(" |\n"), highlight=False, soft_wrap=True)
-        if result is None and not MUTANTS[name].directed:
+        if result is None and not mutants[name].directed:
             missed.append(name)
     if not names:
-        _REPORT.write_text(_HEAD.format(last=seeds - 1) + "".join(rows))
+        command = "make sim-mutants" + (" ARGS=--controller" if controller else "")
+        directory = _HERE / "controller" if controller else _HERE
+        head = _HEAD.format(command=command, last=seeds - 1)
+        (directory / "MUTANTS.md").write_text(head + "".join(rows))
     sys.exit(f"not caught: {', '.join(missed)}" if missed else 0)
 
 

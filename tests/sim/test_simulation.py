@@ -45,14 +45,14 @@ def test_a_saved_plan_breaks_no_rule(path: Path) -> None:
 
 @pytest.mark.parametrize("name", QUICKLY_SEEN)
 def test_a_planted_bug_is_seen_within_a_few_seeds(name: str) -> None:
-    assert find(name, range(30), seconds=20) is not None
+    assert find(MUTANTS[name], range(30), seconds=20) is not None
 
 
 @pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.directed])
 def test_a_directed_test_fails_without_its_protection(name: str) -> None:
     file, _, test = MUTANTS[name].directed.partition("::")
     module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
-    with planted(name), pytest.raises(Exception):  # noqa: B017
+    with planted(MUTANTS[name]), pytest.raises(Exception):  # noqa: B017
         getattr(module, test)()
 
 
@@ -92,7 +92,7 @@ def test_a_plan_survives_json() -> None:
 
 
 def test_a_failing_plan_is_shrunk_to_what_it_needs() -> None:
-    with planted("leader_never_steps_down"):
+    with planted(MUTANTS["leader_never_steps_down"]):
         plan = draw_plan(1, seconds=10)
         assert run_plan(plan).violation is not None
         small = shrink(plan, lambda each: run_plan(each).violation, runs_max=25)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from kraftpy.metadata_log.image import ClusterImage
 from kraftpy.types import BrokerId, TopicId, from_wire_uuid
 from kraftpy.wire import apis
 from tests.sim.controller.attempt import Attempt
@@ -157,21 +158,32 @@ class Answers:
         if code is not ErrorCode.none:
             return
         life = oracles.lives.get(message.broker_epoch)
-        before = attempt.decided and oracles.committed_ids.get(attempt.decided[0].proposal.id)
-        if before:
-            image = oracles.image_at(before.base)
-            broker = None if image is None else image.brokers.get(message.broker_id)
-            if broker is not None and broker.broker_epoch != message.broker_epoch:
-                oracles.violate(
-                    "asked in its current life",
-                    f"broker {message.broker_id} had {broker.broker_epoch}, {message} was accepted",
-                )
-        elif life is None or life[0] != message.broker_id:
+        if life is None or life[0] != message.broker_id:
             oracles.violate("asked in its current life", f"{message} was accepted")
+        entry = attempt.decided and oracles.committed_ids.get(attempt.decided[0].proposal.id)
+        if entry:
+            self._was_current(oracles.image_at(entry.base), message)
         for topic in response.topics:
             for each in topic.partitions:
                 if each.error_code is ErrorCode.none:
                     self._partition_state(from_wire_uuid(topic.topic_id), each)
+
+    def _was_current(self, before: ClusterImage | None, message: Any) -> None:
+        """What changed something was asked in the life and the epochs that were current then."""
+        assert before is not None
+        broker = before.brokers.get(message.broker_id)
+        if broker is None or broker.broker_epoch != message.broker_epoch:
+            self._oracles.violate("asked in its current life", f"{broker}, {message}")
+        for topic in message.topics:
+            for each in topic.partitions:
+                topic_id = TopicId(from_wire_uuid(topic.topic_id))
+                partition = before.partition(topic_id, each.partition_index)
+                asked = (each.leader_epoch, each.partition_epoch)
+                if partition is None or asked != (
+                    partition.leader_epoch,
+                    partition.partition_epoch,
+                ):
+                    self._oracles.violate("asked in current epochs", f"{partition}, {message}")
 
     def _partition_state(self, topic_id: Any, told: Any) -> None:
         key = (TopicId(topic_id), told.partition_index, told.partition_epoch)

@@ -237,7 +237,8 @@ class SimBroker:
         if rng.random() < 0.15 and not quiet:
             wrong = rng.random() < _WRONG
             values = {"broker_id": self.id, "broker_epoch": self.epoch - int(wrong)}
-            self._ask((apis.ALLOCATE_PRODUCER_IDS, 0), values, lambda _: None)
+            for _ in range(rng.choice((1, 1, 3))):
+                self._ask((apis.ALLOCATE_PRODUCER_IDS, 0), values, lambda _: None)
         led = [
             (topic.topic_id, number, partition)
             for topic in sorted(self.image.topics.values(), key=lambda each: each.topic_id)

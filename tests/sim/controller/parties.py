@@ -1,6 +1,7 @@
 """All who ask controllers: the brokers and the admins, and whom they take for active."""
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _ADMINS = 4
 _ASTRAY = 0.15
+_LOOKERS = 2
+_ASK_ANOTHER = (ErrorCode.not_controller, ErrorCode.request_timed_out)
 _LEAVES_FOR_GOOD = 0.4
 
 
@@ -34,6 +37,7 @@ class Parties:
         self._admins = Admins(self)
         self._rng = random.Random(f"{sim.plan.seed}/parties")
         self._leader_id, self._epoch = 1, 0
+        self._targets = dict.fromkeys(range(_ADMINS), 1)
         self._open = 0
         self._proofs = 0
         self._is_proven = False
@@ -88,16 +92,24 @@ class Parties:
     def _ask(self) -> None:
         if self.is_quiet:
             return
-        asked = self._admins.request(self.sim.oracles.image)
+        number = self._rng.randrange(_ADMINS)
+        asked = self._admins.request(self.sim.oracles.image, only_looks=number < _LOOKERS)
         if asked is not None:
-            target = self.believed(self._rng)
-            name = f"admin-{self._rng.randrange(_ADMINS)}"
+            target, name = self._targets[number], f"admin-{number}"
+            if number >= _LOOKERS and self._rng.random() < 0.5:
+                target = self.believed(self._rng)  # It has heard of a new one.
             self._open += 1
-            self.network.ask(name, target, *asked, self._answered, timeout_ms=4000)
+            done = partial(self._answered, number)
+            self.network.ask(name, target, *asked, done, timeout_ms=4000)
         self._ask_later()
 
-    def _answered(self, _response: Any) -> None:
+    def _answered(self, number: int, response: Any) -> None:
+        """Who only looks stays where it is answered, so some look at a controller of which others
+        know that it is over. Writes there would show it that it is, and so are rare."""
         self._open -= 1
+        is_content = response is not None and code_of(response) not in _ASK_ANOTHER
+        if not (is_content and number < _LOOKERS):
+            self._targets[number] = self.believed(self._rng)
 
     def is_proven(self) -> bool:
         """Whether a topic was created since all is well; if none is being, try it."""

@@ -26,6 +26,52 @@ def draw_controller_plan(seed: int, seconds: int | None = None) -> Plan:
     return replace(plan, knobs=knobs, faults=tuple(sorted(faults, key=lambda f: f.at_us)))
 
 
+def draw_stale_leader_plan(seed: int, seconds: int | None = None) -> Plan:
+    """Leaders are cut off from the others, again and again, while clients still reach them."""
+    plan = draw_controller_plan(seed, seconds)
+    knobs = replace(
+        plan.knobs,
+        nodes=3,
+        election_timeout_ms=100,
+        heartbeat_ms=25,
+        check_quorum_ms=3000,
+        admin_interval_ms=50,
+        idle_ms=3000,
+        broker_heartbeat_ms=400,
+        session_ms=4000,
+        brokers=1,
+        client_loss=0,
+    )
+    times = range(3 * SECOND, knobs.seconds * SECOND, 5 * SECOND)
+    faults = tuple(Fault(at_us=at_us, kind="isolate", for_us=4 * SECOND) for at_us in times)
+    return replace(plan, knobs=knobs, faults=faults)
+
+
+def draw_torn_decision_plan(seed: int, seconds: int | None = None) -> Plan:
+    """Decisions of many small batches, and leaders that die in the middle of them."""
+    plan = draw_controller_plan(seed, seconds)
+    knobs = replace(
+        plan.knobs,
+        nodes=3,
+        brokers=4,
+        batch_records=4,
+        append_bytes=900,
+        session_ms=1000,
+        broker_heartbeat_ms=250,
+        admin_interval_ms=30,
+    )
+    rng = random.Random(f"{seed}/torn")
+    faults = []
+    for at_us in range(4 * SECOND, knobs.seconds * SECOND, 4 * SECOND):
+        text = rng.choice(("wrote_not_synced:kill", "high_watermark_moves:kill"))
+        broker, number = rng.randint(1, knobs.brokers), rng.randint(1, 3)
+        faults.append(Fault(at_us=at_us, kind="broker_kill", other=broker, for_us=2 * SECOND))
+        # The session ends a second later.
+        hook_us = at_us + int((0.75 + 0.5 * rng.random()) * SECOND)
+        faults.append(Fault(at_us=hook_us, kind="hook", number=number, text=text))
+    return replace(plan, knobs=knobs, faults=tuple(faults))
+
+
 def _draw_knobs(rng: random.Random, knobs: Knobs) -> Knobs:
     session_ms = rng.choice((1000, 2000, 4000))
     batch_records = rng.choice((10_000, 10_000, 6, 4))
@@ -43,6 +89,7 @@ def _draw_knobs(rng: random.Random, knobs: Knobs) -> Knobs:
         loop_delay_us=rng.choice((0, 200, 5000, 50_000)),
         admin_interval_ms=rng.choice((30, 100, 300)),
         batch_records=batch_records,
+        idle_ms=rng.choice((500, 500, 2000)),
         client_loss=rng.choice((0, 50, 500, 2000)),
         min_insync_replicas=rng.choice((1, 1, 2)),
         unclean_elections=rng.random() < 0.2,

@@ -276,6 +276,7 @@ def settings_of(knobs: Knobs) -> ControllerSettings:
         min_insync_replicas=knobs.min_insync_replicas,
         unclean_leader_election_enable=knobs.unclean_elections,
         broker_session_timeout_ms=knobs.session_ms,
+        metadata_max_idle_interval_ms=knobs.idle_ms,
         unclean_leader_election_interval_ms=3000,
         leader_imbalance_check_interval_ms=2000,
     )

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftpy.config_kinds import INT32_MAX, INT64_MAX, any_text, one_of, true_or_false, whole_number
+from kraftpy.config_logs import LogSettings
 from kraftpy.config_rows import setting
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings:
+class BrokerSettings(LogSettings):
     """Each field is its key with `_` for `.`."""
 
     controller_quorum_bootstrap_servers: str = setting(

@@ -8,8 +8,9 @@ turns and gives to a thread what only reads, writes beside a log, or syncs. What
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
 from kraftpy.broker.checkpoints import OffsetCheckpoint, Partition
@@ -27,7 +28,8 @@ from kraftpy.broker.kept_logs import DirState, KeptLog, Key
 from kraftpy.broker.log_manager import LogManager
 from kraftpy.broker.partition_dirs import remove_tree
 from kraftpy.broker.producer_files import save_producers
-from kraftpy.errors import DiskFault, OffsetOutOfRange, StorageError
+from kraftpy.dynamic_configs import BROKER_CONFIGS
+from kraftpy.errors import ConfigError, DiskFault, OffsetOutOfRange, StorageError
 from kraftpy.logs import get_logger
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.types import Uuid
@@ -36,6 +38,7 @@ log = get_logger(__name__)
 
 HIGH_WATERMARK: Final = -1  # DeleteRecords: everything that is committed.
 _INT64_MAX: Final = (1 << 63) - 1
+_DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,18 @@ class KeeperConfig:
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     # Kafka has a thread for each: flushing what is due, and removing what was deleted.
     housekeeping_interval_ms: int = 3_000
+
+    @staticmethod
+    def of(texts: Mapping[str, str]) -> "KeeperConfig":
+        """From what the broker was started with and told since, by Kafka's names."""
+        found = {}
+        for each in fields(KeeperConfig):
+            key = BROKER_CONFIGS.get(each.name.replace("_", "."))
+            text = texts.get(each.name.replace("_", "."))
+            if text is not None:
+                with suppress(ConfigError, ValueError):
+                    found[each.name] = key.parse(text) if key is not None else int(text)
+        return KeeperConfig(**found)
 
 
 class PolicyForbids(StorageError):
@@ -327,7 +342,7 @@ class LogKeeper:
 
     async def _repeat(self, interval_ms: int, duty: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await asyncio.sleep(interval_ms / 1000)
+            await asyncio.sleep(min(interval_ms, _DAY_MS) / 1000)  # More is never, as well.
             await duty()
 
     async def _checkpoint(self) -> None:
@@ -353,7 +368,7 @@ class LogKeeper:
         while True:
             chosen = self.choose()
             if chosen is None:
-                await asyncio.sleep(self.config.log_cleaner_backoff_ms / 1000)
+                await asyncio.sleep(min(self.config.log_cleaner_backoff_ms, _DAY_MS) / 1000)
                 continue
             kept, cleaning = chosen
             error = await asyncio.to_thread(self.work, kept, cleaning)

@@ -35,8 +35,8 @@ from kraftpy.broker.partition_dirs import (
 )
 from kraftpy.broker.producer_files import load_producers, save_producers
 from kraftpy.clock import Clock
-from kraftpy.config import METADATA_PARTITION
-from kraftpy.describe.configs import StaticConfigs, topic_values
+from kraftpy.config import METADATA_PARTITION, Settings
+from kraftpy.describe.configs import StaticConfigs, broker_values, topic_values
 from kraftpy.errors import ConfigError, CorruptRecord, DiskFault, KraftError, StorageError
 from kraftpy.limits import RECOVERY_PROGRESS_EVERY
 from kraftpy.logs import get_logger
@@ -57,6 +57,13 @@ class LogManagerConfig:
 
     num_recovery_threads_per_data_dir: int = 2
     replica_lag_time_max_ms: int = 30_000
+
+    @staticmethod
+    def of(settings: Settings) -> "LogManagerConfig":
+        return LogManagerConfig(
+            num_recovery_threads_per_data_dir=settings.num_recovery_threads_per_data_dir,
+            replica_lag_time_max_ms=settings.replica_lag_time_max_ms,
+        )
 
 
 class Failures(Protocol):
@@ -254,6 +261,10 @@ class LogManager:
             min_insync_replicas=settings.min_insync_replicas,
             replica_lag_time_max_ms=self.config.replica_lag_time_max_ms,
         )
+
+    def broker_values(self, image: ClusterImage) -> dict[str, str]:
+        """This broker's own configs, for KeeperConfig."""
+        return broker_values(image, self._static, self._broker_id)
 
     def configs_changed(self, image: ClusterImage, changed: Iterable[ConfigResource]) -> None:
         """Apply new configs to the open logs that they concern."""

@@ -135,6 +135,14 @@ def created_topic_configs(
     return [changed.get(entry["name"], entry) for entry in shared]
 
 
+def broker_values(image: ClusterImage, static: StaticConfigs, node_id: int) -> dict[str, str]:
+    """What a broker was started with or told since, as text; what is at its default is not here."""
+    values: dict[str, str] = {}
+    for layer in reversed(broker_layers(image, static, node_id)):
+        values.update(layer.configs)
+    return values
+
+
 def topic_values(
     image: ClusterImage, static: StaticConfigs, node_id: int, topic: str
 ) -> dict[str, str | None]:

@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from kraftpy.broker.log_keeper import HIGH_WATERMARK, PolicyForbids
+from kraftpy.broker.log_keeper import HIGH_WATERMARK, KeeperConfig, PolicyForbids
 from kraftpy.broker.producer_files import save_producers
 from kraftpy.errors import DiskFault, OffsetOutOfRange
 from kraftpy.metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -53,6 +53,23 @@ def test_a_topics_config_wins_over_the_brokers_and_changes_open_logs() -> None:
     (kept,) = broker.manager.kept.values()
     assert kept.settings.compaction is not None
     assert kept.settings.is_deleted
+
+
+def test_the_keeper_goes_by_what_the_broker_was_told_last() -> None:
+    static = (("log.cleaner.backoff.ms", "100"), ("log.retention.check.interval.ms", "200"))
+    configs = {
+        (BROKER_RESOURCE, "", "log.cleaner.backoff.ms"): "300",
+        (BROKER_RESOURCE, "1", "log.cleaner.io.max.bytes.per.second"): "1.5e6",
+        (BROKER_RESOURCE, "2", "log.cleaner.backoff.ms"): "400",
+        (BROKER_RESOURCE, "1", "producer.id.expiration.ms"): "nonsense",
+    }
+    image = image_of({}, configs=configs)
+    broker = Broker(SimulatedFiles(), image, static=static)
+    config = KeeperConfig.of(broker.manager.broker_values(image))
+    assert config.log_cleaner_backoff_ms == 300
+    assert config.log_cleaner_io_max_bytes_per_second == 1.5e6
+    assert config.log_retention_check_interval_ms == 200
+    assert config.producer_id_expiration_ms == KeeperConfig().producer_id_expiration_ms
 
 
 def test_a_compacted_topic_is_not_deleted_by_age() -> None:

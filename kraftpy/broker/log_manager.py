@@ -107,6 +107,8 @@ class LogManager:
         self._rng = rng
         self._failures = failures
         self._unusable: dict[Key, StorageError] = {}  # Logs whose bytes are damaged.
+        self._untold: list[tuple[Uuid, KraftError]] = []  # Directories that failed at the start.
+        self._is_open = False
 
     def online_dirs(self) -> list[DirState]:
         return [each for each in self.dirs if each.is_online]
@@ -114,7 +116,10 @@ class LogManager:
     # -- opening at the start ---------------------------------------------------------------
 
     def open_all(self, image: ClusterImage) -> None:
-        """Open what the directories hold and the metadata knows. Blocks: for a thread."""
+        """Open what the directories hold and the metadata knows. Blocks: for a thread.
+
+        Directories that fail meanwhile are told of by `opened`, in the event loop.
+        """
         found: list[tuple[DirState, PartitionDir, TopicId]] = []
         for each in self.dirs:
             with self._watched(each):
@@ -139,6 +144,15 @@ class LogManager:
             unusable=len(self._unusable),
             ms=self.clock.monotonic_ms() - began_ms,
         )
+
+    def opened(self) -> None:
+        """All that could be opened is. From now on failures are told as they happen."""
+        self._is_open = True
+        for directory_id, error in self._untold:
+            self._failures.directory_failed(directory_id, (), error)
+        if self._untold and not self.online_dirs():
+            self._failures.no_directory_left(self._untold[-1][1])
+        self._untold.clear()
 
     def _own_dirs(
         self, where: DirState, image: ClusterImage
@@ -316,6 +330,9 @@ class LogManager:
         for kept in gone:
             del self.kept[kept.key]
         log.error("log_dir_failed", dir=where.path, partitions=len(gone), reason=str(error))
+        if not self._is_open:
+            self._untold.append((where.directory_id, error))
+            return
         hosted = [kept.hosted for kept in gone if kept.hosted is not None]
         self._failures.directory_failed(where.directory_id, hosted, error)
         if not self.online_dirs():
@@ -332,6 +349,7 @@ class LogManager:
 
     def close(self) -> bool:
         """Close every log, and note high watermarks; whether all went in order. Blocks."""
+        self._is_open = False
         threads = self.config.num_recovery_threads_per_data_dir * max(1, len(self.dirs))
         with ThreadPoolExecutor(threads, thread_name_prefix="log-close") as pool:
             closing = [(kept, pool.submit(self._close, kept)) for kept in self.kept.values()]

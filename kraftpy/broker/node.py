@@ -42,7 +42,7 @@ from kraftpy.errors import FatalFault, KraftError
 from kraftpy.logs import get_logger
 from kraftpy.metadata_log.image import Changes, ClusterImage
 from kraftpy.metadata_log.metadata_log import MetadataLogConfig
-from kraftpy.metadata_log.records import Endpoint
+from kraftpy.metadata_log.records import BROKER_RESOURCE, Endpoint
 from kraftpy.metadata_log.snapshotter import SnapshotPolicy
 from kraftpy.network.server import listening_sockets
 from kraftpy.storage.file_layer import FileLayer
@@ -177,7 +177,7 @@ class _Assembly:
         self._stack.push_async_callback(server.close)
         await self._follow(dirs, controller.cluster_id, finder, publisher, logs)
         self._run(lifecycle.run())
-        self._run(LogKeeper(logs, KeeperConfig()).run())
+        self._run(_keeper(logs, cache, publisher).run())
         self._run(self._tick(manager))
         server.start(sockets)
         lifecycle.ready()
@@ -200,7 +200,7 @@ class _Assembly:
             dirs,
             broker_id=broker_id,
             static=static_configs(settings),
-            config=LogManagerConfig(replica_lag_time_max_ms=settings.replica_lag_time_max_ms),
+            config=LogManagerConfig.of(settings),
             clock=self._clock,
             rng=self._rng,
             failures=self._faults,
@@ -312,6 +312,7 @@ class _Assembly:
 
         async def open_logs(image: ClusterImage) -> None:
             await self._loop.run_in_executor(None, logs.open_all, image)
+            logs.opened()
 
         follower = MetadataFollower(observer, copy, finder, publisher, self._rng, open_logs)
         self._stack.push_async_callback(follower.close)
@@ -369,6 +370,17 @@ class _Assembly:
     def _close_dirs(self, dirs: LogDirs) -> None:
         epoch = self._broker_epoch() if self._is_clean else -1
         dirs.close(clean=self._is_clean, broker_epoch=epoch)
+
+
+def _keeper(logs: LogManager, cache: MetadataCache, publisher: MetadataPublisher) -> LogKeeper:
+    keeper = LogKeeper(logs, KeeperConfig.of(logs.broker_values(cache.image)))
+
+    def configs(_before: ClusterImage, after: ClusterImage, changes: Changes) -> None:
+        if any(kind == BROKER_RESOURCE for kind, _ in changes.configs):
+            keeper.config = KeeperConfig.of(logs.broker_values(after))
+
+    publisher.subscribe(configs)
+    return keeper
 
 
 def _close_sockets(sockets: Sequence[socket.socket]) -> None:

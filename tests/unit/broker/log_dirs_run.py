@@ -109,6 +109,7 @@ class Broker:
         )
         self.keeper = LogKeeper(self.manager, KeeperConfig())
         self.manager.open_all(image)
+        self.manager.opened()
 
     def host(self, topic: str, index: int = 0) -> HostedPartition:
         known = self.image.topic_ids[topic]

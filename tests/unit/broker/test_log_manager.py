@@ -214,6 +214,21 @@ def test_no_empty_log_takes_the_place_of_one_on_a_failed_disk() -> None:
     assert broker.host("orders").log.directory.startswith(PATHS[1])
 
 
+def test_a_disk_that_fails_at_the_start_is_told_of_when_all_is_open() -> None:
+    image = image_of({"orders": 2})
+    broker = Broker(SimulatedFiles(), image)
+    for hosted in broker.host_all():
+        fill(hosted, batch(b"1"))
+    files = broker.killed()
+    files.fail_sync(path=lambda path: path.startswith(f"{PATHS[1]}/orders"))
+    again = Broker(files, image)
+    assert again.failures.failed == [(again.manager.dirs[1].directory_id, [])]
+    assert again.host("orders", 0).log.end_offset == 1
+    again.image = image_of({"orders": 2}, partition_epoch=1)
+    with pytest.raises(DiskFault):
+        again.host("orders", 1)
+
+
 def test_a_disk_that_fails_while_a_log_is_made_is_passed_over() -> None:
     broker = Broker(SimulatedFiles(), image_of({"orders": 1}))
     broker.files.fail_sync(path=lambda path: path.startswith(PATHS[0]))

@@ -89,7 +89,8 @@ def dump(
     where = find_log(directory)
     with reading(where):
         printer = LinePrinter(OsFiles(), where, wanted, as_json=as_json)
-        reader = LogReader(OsFiles(), where, printer.first_offset)
+        of_topic = os.path.basename(os.path.normpath(where)) != METADATA_PARTITION
+        reader = LogReader(OsFiles(), where, printer.first_offset, of_topic=of_topic)
         while True:
             for found in reader.batches():
                 for line in printer.lines(found):

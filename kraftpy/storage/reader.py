@@ -32,8 +32,17 @@ class FoundBatch(NamedTuple):
 class LogReader:
     """One pass over a log directory, from its start or from `offset`, that may be continued."""
 
-    def __init__(self, files: FileLayer, directory: str, offset: int | None = None) -> None:
+    def __init__(
+        self,
+        files: FileLayer,
+        directory: str,
+        offset: int | None = None,
+        *,
+        of_topic: bool = False,
+    ) -> None:
+        """`of_topic`: offsets may be missing where compaction took records away."""
         self._files = files
+        self._gaps = of_topic
         self._directory = directory
         bases = self._bases()
         if not bases:
@@ -82,7 +91,7 @@ class LogReader:
         path = self._file.path
         due = self.end_offset
         for at, header, data in scan_batches(self._file, self._position, size, due):
-            if header.base_offset != due:
+            if header.base_offset < due or (header.base_offset > due and not self._gaps):
                 raise MisplacedBatch(path, at, due, f"a batch of offset {header.base_offset}")
             if header.last_offset >= self.start_offset:  # Epochs before it do not count.
                 if header.leader_epoch < self._epoch:

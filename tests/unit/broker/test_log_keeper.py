@@ -1,5 +1,7 @@
 """What is done to logs now and then: configs, retention, flushing, producers, compaction."""
 
+import asyncio
+
 import pytest
 import structlog
 
@@ -252,6 +254,38 @@ def test_a_log_that_cannot_be_compacted_is_left_alone() -> None:
     assert [each["event"] for each in events] == ["cleaning_failed"]
     assert broker.manager.dirs[0].is_online
     assert not any(name.endswith(".cleaned") for name in broker.files.names(hosted.log.directory))
+
+
+def test_all_duties_are_done_in_their_turns_until_the_end() -> None:
+    broker = Broker(SimulatedFiles(), image_of({"orders": 1}, configs=COMPACT), paths=PATHS[:1])
+    hosted = broker.host("orders")
+    fill(hosted, *[batch(b"a", value=bytes(150), at_ms=broker.clock.now_ms())] * 5)
+    broker.keeper.config = KeeperConfig(
+        log_cleaner_backoff_ms=1,
+        log_flush_start_offset_checkpoint_interval_ms=1,
+        log_retention_check_interval_ms=1,
+        replica_high_watermark_checkpoint_interval_ms=1,
+        housekeeping_interval_ms=1,
+    )
+
+    def is_all_done() -> bool:
+        names = broker.files.names(PATHS[0])
+        snapshots = [n for n in broker.files.names(hosted.log.directory) if "snapshot" in n]
+        done = {"replication-offset-checkpoint", "cleaner-offset-checkpoint"} <= set(names)
+        return done and bool(snapshots) and hosted.log.flushed_end_offset == 5
+
+    async def run() -> None:
+        task = asyncio.create_task(broker.keeper.run())
+        async with asyncio.timeout(20):
+            while not is_all_done():
+                await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+
+    asyncio.run(run())
+    assert broker.keeper.cleanings == 1
+    assert broker.manager.dirs[0].is_online
 
 
 # -- DescribeLogDirs ----------------------------------------------------------------------------

@@ -194,8 +194,8 @@ def is_clean(at: PartitionAt) -> bool:
     assert old is not None
     if new.leader in old.isr:
         return True
-    if new.leader in old.elr and at.view.elr_enabled:
-        return new.isr == (new.leader,)
+    if new.leader in old.elr and at.view.elr_enabled and new.isr == (new.leader,):
+        return True
     return _ends_reassignment(at) and new.leader in new.isr and old.leader != NO_LEADER
 
 

@@ -40,6 +40,26 @@ def a_reassignment_that_is_in_sync_at_once() -> Log:
     return log
 
 
+@keeps(9, 22)
+def a_reassignment_that_ends_with_an_eligible_replica_for_its_leader() -> Log:
+    """Who was eligible is in sync again, and then leads: it is not the election of an eligible."""
+    log = cluster(1, 2, elr=True)
+    log.write(config("min.insync.replicas", "2"))
+    log.write(log.change(isr=ids(1), eligible_leader_replicas=ids(2)))
+    log.write(log.change(replicas=ids(2, 3, 1), adding_replicas=ids(3), removing_replicas=ids(1)))
+    log.write(
+        log.change(
+            isr=ids(2, 3),
+            replicas=ids(2, 3),
+            leader=BrokerId(2),
+            eligible_leader_replicas=(),
+            adding_replicas=(),
+            removing_replicas=(),
+        )
+    )
+    return log
+
+
 @keeps(22)
 def the_same_replicas_in_another_order() -> Log:
     log = cluster()

@@ -20,8 +20,9 @@ _HEAD = """# Planted bugs
 
 Written by `{command}`. Each bug takes one protection away. It is caught by the first seed
 that breaks a rule, or by the directed test that is named; `make test` sees that each of those
-tests fails with its bug planted. Seeds are tried from 0 to {last}. The plans that are left after
-shrinking are in `tests/sim/plans/`, and `make test` replays them without the bugs.
+tests fails with its bug planted. Seeds are tried from 0 to {last}, of plans that are drawn as the
+bug's entry says. What is left of them after shrinking is in `tests/sim/plans/`, and `make test`
+replays it without the bugs.
 
 | planted bug | what is missing | seed | rule that broke | faults left of | or directed test |
 |---|---|---|---|---|---|

@@ -10,9 +10,10 @@ what LogKeeper gives to threads. What always holds:
 - no empty log is made for a partition that may have its records in a directory that failed.
 """
 
+import asyncio
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -40,7 +41,7 @@ from kraftpy.describe.configs import StaticConfigs, broker_values, topic_values
 from kraftpy.errors import ConfigError, CorruptRecord, DiskFault, KraftError, StorageError
 from kraftpy.limits import RECOVERY_PROGRESS_EVERY
 from kraftpy.logs import get_logger
-from kraftpy.metadata_log.image import ClusterImage, ConfigResource, Partition
+from kraftpy.metadata_log.image import Changes, ClusterImage, ConfigResource, Partition
 from kraftpy.metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.storage.log import Log
@@ -110,6 +111,10 @@ class LogManager:
         self._untold: list[tuple[Uuid, KraftError]] = []  # Directories that failed at the start.
         self._is_open = False
 
+    @property
+    def _threads(self) -> int:
+        return self.config.num_recovery_threads_per_data_dir * max(1, len(self.dirs))
+
     def online_dirs(self) -> list[DirState]:
         return [each for each in self.dirs if each.is_online]
 
@@ -127,9 +132,8 @@ class LogManager:
                 self.doomed += [(0, each, path) for path in find_deleted(self.files, each.path)]
                 found += [(each, *own) for own in self._own_dirs(each, image)]
         self._refuse_duplicates(found)
-        threads = self.config.num_recovery_threads_per_data_dir * max(1, len(self.dirs))
         began_ms = self.clock.monotonic_ms()
-        with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="log-recovery") as pool:
             opening = [
                 (where, at, topic_id, pool.submit(self._open, where, at, topic_id, image))
                 for where, at, topic_id in found
@@ -199,6 +203,50 @@ class LogManager:
         if not where.is_online:
             self.kept.pop(key, None)
 
+    # -- making -----------------------------------------------------------------------------
+
+    async def prepare(self, image: ClusterImage, changes: Changes) -> None:
+        """Make the logs of new partitions, in threads, before `changes` are published.
+
+        Each takes a few syncs, and a topic may have thousands of them: in the event loop they
+        would keep heartbeats from leaving. What cannot be made here is tried again by `host`,
+        which also says why.
+        """
+        wanted = self._missing(image, changes)
+        if wanted:
+            for kept in await asyncio.to_thread(self._make_many, wanted, image):
+                if kept.dir.is_online:
+                    self.kept.setdefault(kept.key, kept)
+
+    def _missing(
+        self, image: ClusterImage, changes: Changes
+    ) -> list[tuple[DirState, PartitionDir, TopicId]]:
+        found = []
+        counts = self._counts()
+        for topic_id, indexes in changes.topics.items():
+            topic = image.topics[topic_id]
+            for index in sorted(indexes):
+                partition = topic.partitions.get(index)
+                key = (topic_id, index)
+                if partition is None or key in self.kept or key in self._unusable:
+                    continue
+                if self._broker_id not in partition.replicas:
+                    continue
+                where = next(iter(self._candidates(partition, counts)), None)
+                if where is not None:
+                    counts[id(where)] += 1
+                    found.append((where, PartitionDir("", topic.name, index), topic_id))
+        return found
+
+    def _make_many(
+        self, wanted: Sequence[tuple[DirState, PartitionDir, TopicId]], image: ClusterImage
+    ) -> list[KeptLog]:
+        """In a thread, and with more of them: syncs of several logs go together."""
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="log-make") as pool:
+            making = [pool.submit(self._make_in, *each, image) for each in wanted]
+        failed = (OSError, DiskFault, StorageError)
+        return [each.result() for each in making if not isinstance(each.exception(), failed)]
+
     # -- hosting ----------------------------------------------------------------------------
 
     def host(
@@ -226,17 +274,32 @@ class LogManager:
     def _make(self, named: PartitionDir, topic_id: TopicId, image: ClusterImage) -> KeptLog:
         partition = image.partition(topic_id, named.partition)
         assert partition is not None, "metadata speaks of it"
-        for where in self._candidates(partition):
+        for where in self._candidates(partition, self._counts()):
             with self._watched(where):
-                at = named._replace(path=os.path.join(where.path, named.name))
-                if self.files.exists(at.path):
-                    self._put_stray(at.path, read_topic_id(self.files, at.path))
-                self.files.make_directory(at.path)
-                write_topic_id(self.files, at.path, topic_id)
-                return self._open(where, at, topic_id, image)
+                return self._make_in(where, named, topic_id, image)
         raise DiskFault(f"{named.name}: the directory that it belongs to is offline")
 
-    def _candidates(self, partition: Partition) -> list[DirState]:
+    def _make_in(
+        self, where: DirState, named: PartitionDir, topic_id: TopicId, image: ClusterImage
+    ) -> KeptLog:
+        """In any thread."""
+        at = named._replace(path=os.path.join(where.path, named.name))
+        found = read_topic_id(self.files, at.path) if self.files.exists(at.path) else None
+        if found != topic_id:  # Else an attempt that was given up has left it.
+            if self.files.exists(at.path):
+                self._put_stray(at.path, found)
+            self.files.make_directory(at.path)
+            write_topic_id(self.files, at.path, topic_id)
+        return self._open(where, at, topic_id, image)
+
+    def _counts(self) -> dict[int, int]:
+        """How many logs each usable directory has."""
+        counts = {id(each): 0 for each in self.online_dirs()}
+        for kept in self.kept.values():
+            counts[id(kept.dir)] += 1
+        return counts
+
+    def _candidates(self, partition: Partition, counts: Mapping[int, int]) -> list[DirState]:
         """Where a new log may be made, the best first: the emptiest, unless metadata says."""
         assigned = partition.directories[partition.replicas.index(self._broker_id)]
         named = [each for each in self.dirs if each.directory_id == assigned]
@@ -246,9 +309,6 @@ class LogManager:
         is_new = partition.partition_epoch == _NO_PARTITION_EPOCH
         if not is_new and (self.failed_at_start or len(online) < len(self.dirs)):
             return []  # Its records may be in the one that failed.
-        counts = {id(each): 0 for each in online}
-        for kept in self.kept.values():
-            counts[id(kept.dir)] = counts.get(id(kept.dir), 0) + 1
         return sorted(online, key=lambda each: counts[id(each)])
 
     def remove(self, partition: HostedPartition) -> None:
@@ -350,8 +410,7 @@ class LogManager:
     def close(self) -> bool:
         """Close every log, and note high watermarks; whether all went in order. Blocks."""
         self._is_open = False
-        threads = self.config.num_recovery_threads_per_data_dir * max(1, len(self.dirs))
-        with ThreadPoolExecutor(threads, thread_name_prefix="log-close") as pool:
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="log-close") as pool:
             closing = [(kept, pool.submit(self._close, kept)) for kept in self.kept.values()]
             for kept, future in closing:
                 with self._watched(kept.dir):

@@ -314,7 +314,9 @@ class _Assembly:
             await self._loop.run_in_executor(None, logs.open_all, image)
             logs.opened()
 
-        follower = MetadataFollower(observer, copy, finder, publisher, self._rng, open_logs)
+        follower = MetadataFollower(
+            observer, copy, finder, publisher, self._rng, open_logs, logs.prepare
+        )
         self._stack.push_async_callback(follower.close)
         caught_up: asyncio.Future[None] = self._loop.create_future()
 

@@ -66,8 +66,11 @@ def read_topic_id(files: FileLayer, path: str) -> TopicId | None:
 
 
 def write_topic_id(files: FileLayer, path: str, topic_id: TopicId) -> None:
-    content = f"version: 0\ntopic_id: {uuid_text(topic_id)}\n"
-    files.replace(os.path.join(path, PARTITION_METADATA), content.encode())
+    """In a new directory, whose log is made next: that syncs the name, and there is no old file."""
+    file = files.open(os.path.join(path, PARTITION_METADATA))
+    file.write(0, [f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode()])
+    file.sync()
+    file.close()
 
 
 def put_aside(files: FileLayer, path: str, suffix: str, rng: random.Random) -> str:

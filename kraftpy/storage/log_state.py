@@ -84,6 +84,12 @@ class LogStateFile:
             self._put(state)
             file.sync()
 
+    def write_new(self, start_offset: int) -> None:
+        """The first state of a log, in both slots; no older one has to outlive the write."""
+        state = LogState(start_offset, start_offset, 0, self._boot, failed=False)
+        self._put(state)
+        self._put(state).sync()
+
     def write_failed(self, start_offset: int, recovery_point: int, recovery_position: int) -> None:
         """Note that nothing behind the recovery point is known to be what it seems."""
         self._put(

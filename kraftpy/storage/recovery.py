@@ -71,7 +71,7 @@ class Recovery:
         self._epochs = epochs
         self._state: LogState | None = None
         self._last_epoch: int = NO_EPOCH
-        self._epochs_on_disk: tuple[tuple[int, int], ...] | None = None
+        self._epochs_on_disk: tuple[tuple[int, int], ...] = ()
         # The first batch that is not part of the log: its segment's place in the list, and why.
         self._torn: tuple[int, CorruptRecord] | None = None
         self.segments: list[Segment] = []
@@ -89,7 +89,8 @@ class Recovery:
         ]
         self.start_offset = self._first_offset(new_start_offset)
         known = self._epochs.load()
-        self._epochs_on_disk = self._epochs.entries if known else None
+        # Without a file there are none, as in a log that nothing was ever appended to.
+        self._epochs_on_disk = self._epochs.entries if known else ()
         try:
             self._scan(whole=verify_all or self._state is None or not known)
         except _EpochsContradict:
@@ -218,6 +219,9 @@ class Recovery:
 
     def _repair(self) -> None:
         self._remove_leftovers()
+        if self._state is None and not self.segments:
+            self._make_new()
+            return
         if self._is_clean():
             # No record has to be synced, but a truncation or a new start that was stopped may have
             # to be: what is gone now could come back.
@@ -243,6 +247,14 @@ class Recovery:
         if self._epochs.entries != self._epochs_on_disk:
             self._epochs.write()
         self._sync_all()
+
+    def _make_new(self) -> None:
+        """A directory without a log: nothing can be lost yet, so two syncs are enough."""
+        # Before the segment: a directory with segments and no state is a stranger's.
+        self._state_file.write_new(self.start_offset)
+        self.end_offset = self.start_offset
+        self.segments = [Segment(self._files, self._directory, self.end_offset, self._config)]
+        self._files.sync_directory(self._directory)
 
     def _is_clean(self) -> bool:
         state = self._state

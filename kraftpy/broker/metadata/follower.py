@@ -36,7 +36,7 @@ from kraftpy.broker.metadata.publisher import MetadataPublisher
 from kraftpy.errors import FatalFault, Unreachable, WireError
 from kraftpy.limits import METADATA_FETCH_BYTES_MAX
 from kraftpy.logs import get_logger
-from kraftpy.metadata_log.image import ClusterImage
+from kraftpy.metadata_log.image import Changes, ClusterImage
 from kraftpy.metadata_log.snapshot_file import SnapshotId
 from kraftpy.network.client import WireClient
 from kraftpy.types import Rng, Uuid, to_wire_uuid
@@ -74,9 +74,14 @@ class MetadataFollower:
         publisher: MetadataPublisher,
         rng: Rng,
         before_first: Callable[[ClusterImage], Awaitable[None]] | None = None,
+        before_each: Callable[[ClusterImage, Changes], Awaitable[None]] | None = None,
     ) -> None:
-        """`before_first` is awaited with the first image before anyone else sees it."""
+        """`before_first` is awaited with the first image before anyone else sees it.
+
+        `before_each` is awaited with what will be published next, the first image included.
+        """
         self._before_first = before_first
+        self._before_each = before_each
         self._observer = observer
         self._copy = copy
         self._finder = finder
@@ -205,7 +210,7 @@ class MetadataFollower:
     async def _publish(self, step: Step | None) -> None:
         if self._has_published:
             if step is not None:
-                self._publisher.publish(*step)
+                await self._publish_step(step)
             return
         image = self._copy.image
         if self._publish_from is not None and image.end_offset >= self._publish_from:
@@ -214,7 +219,12 @@ class MetadataFollower:
                 await self._before_first(image)
             self._has_published = True
             log.info("metadata_caught_up", end_offset=image.end_offset, epoch=image.epoch)
-            self._publisher.publish(*first)
+            await self._publish_step(first)
+
+    async def _publish_step(self, step: Step) -> None:
+        if self._before_each is not None:
+            await self._before_each(*step)
+        self._publisher.publish(*step)
 
     # -- snapshots ----------------------------------------------------------------------------
 

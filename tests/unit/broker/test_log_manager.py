@@ -1,5 +1,6 @@
 """A broker's logs: found again, never taken for others, and only what fails goes offline."""
 
+import asyncio
 from contextlib import suppress
 
 import pytest
@@ -8,6 +9,7 @@ import structlog
 from kraftpy.broker.checkpoints import format_offsets, parse_offsets
 from kraftpy.broker.partition_dirs import find_partition_dirs, put_aside, read_topic_id
 from kraftpy.errors import ConfigError, CorruptRecord, DiskFault, StorageError
+from kraftpy.metadata_log.image import Changes
 from kraftpy.testing import PowerLoss, SimulatedFiles
 from tests.unit.broker.log_dirs_run import PATHS, Broker, batch, fill, image_of, topic_id
 
@@ -41,6 +43,33 @@ def test_new_partitions_go_where_the_fewest_are() -> None:
     broker = Broker(SimulatedFiles(), image_of({"orders": 5}))
     broker.host_all()
     assert [len(broker.names(path)) for path in PATHS] == [3, 2]
+
+
+def test_logs_made_ahead_are_those_that_are_hosted() -> None:
+    broker = Broker(SimulatedFiles(), image_of({"orders": 1}))
+    first = broker.host("orders")
+    broker.image = image_of({"orders": 5})
+    changes = Changes(topics={topic_id("orders"): frozenset(range(5))})
+    asyncio.run(broker.manager.prepare(broker.image, changes))
+    assert [len(broker.names(path)) for path in PATHS] == [3, 2]
+    effects = len(broker.files.boundaries)
+    hosted = [broker.host("orders", index) for index in range(1, 5)]
+    assert len(broker.files.boundaries) == effects, "all was there already"
+    assert first.log not in [each.log for each in hosted]
+    asyncio.run(broker.manager.prepare(broker.image, changes))
+    assert len(broker.files.boundaries) == effects
+
+
+def test_what_cannot_be_made_ahead_is_made_elsewhere_when_it_is_hosted() -> None:
+    broker = Broker(SimulatedFiles(), image_of({"orders": 1}))
+    broker.files.fail_sync(1, path=lambda path: path.startswith(f"{PATHS[0]}/orders"))
+    broker.files.fail_sync(2, path=lambda path: path.startswith(f"{PATHS[0]}/orders"))
+    changes = Changes(topics={topic_id("orders"): frozenset({0})})
+    asyncio.run(broker.manager.prepare(broker.image, changes))
+    assert not broker.manager.kept
+    assert not broker.failures.failed
+    assert broker.host("orders").log.directory.startswith(PATHS[1])
+    assert len(broker.failures.failed) == 1
 
 
 def test_metadata_may_say_where_a_partition_belongs() -> None:

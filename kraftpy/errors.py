@@ -2,6 +2,7 @@
 
 KraftError
 ├── ConfigError     a flag, setting or directory is wrong: one line to the user, exit 2
+│   └── AddressInUse    somebody else listens there
 ├── ApiError        an expected refusal, one Kafka error code each
 │   ├── NotController       definite: nothing was written here, and nothing will be
 │   └── OutcomeUnknown      what was asked for may yet commit
@@ -26,6 +27,10 @@ class KraftError(Exception):
 
 class ConfigError(KraftError):
     """A flag, setting or directory that the user must change; the message is one line."""
+
+
+class AddressInUse(ConfigError):
+    """Somebody else listens at the address that a setting names."""
 
 
 class ApiError(KraftError):

@@ -13,7 +13,7 @@ import random
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager
 from typing import Final
 
 import click
@@ -24,15 +24,17 @@ from kraftpy.broker.node import running as broker_running
 from kraftpy.broker.node_config import BrokerConfig
 from kraftpy.cli.settings import settings_options_and
 from kraftpy.cli.signals import first, watch_stop_signals
-from kraftpy.clock import SystemClock
+from kraftpy.clock import Clock, SystemClock
 from kraftpy.config import Settings
-from kraftpy.errors import ConfigError
+from kraftpy.errors import AddressInUse, ConfigError
 from kraftpy.logs import get_logger
 from kraftpy.network.loop import run
 from kraftpy.quorum.node import QuorumNode
 from kraftpy.quorum.node import running as quorum_running
 from kraftpy.quorum.node_config import NodeConfig
-from kraftpy.storage.file_layer import OsFiles
+from kraftpy.storage.file_layer import FileLayer, OsFiles
+from kraftpy.storage.identity import load_identity
+from kraftpy.types import random_uuid, uuid_text
 
 log = get_logger(__name__)
 
@@ -61,24 +63,45 @@ async def serve(settings: Settings) -> None:
     """Open what there is, say so, and wait for a signal."""
     stopped = watch_stop_signals()
     with data_directory(settings) as placed:
-        config = controller_config(placed)
-        make_directory(os.path.dirname(config.metadata_dir), "metadata.log.dir")
         files, clock, rng = OsFiles(), SystemClock(), random.Random()
-        async with quorum_running(config, files, clock, rng) as controller:
+        async with AsyncExitStack() as stack:
+            controller = await start_controller(stack, placed, files, clock, rng)
+            config = controller.config
             place = f"{config.host}:{controller.server.port}"
-            serving = broker_running(broker_config(placed, place), files, clock, rng)
-            async with serving as broker:
-                await first(broker.unfenced(), broker.failed(), controller.failed())
-                click.echo(describe(controller, broker, temporary=not settings.data_dir))
-                log.info("dev_started", data_dir=config.data_dir, metadata_dir=config.metadata_dir)
-                received = await first(stopped.get(), controller.failed(), broker.failed())
+            broker = await stack.enter_async_context(
+                broker_running(broker_config(placed, place), files, clock, rng)
+            )
+            await first(broker.unfenced(), broker.failed(), controller.failed())
+            click.echo(describe(controller, broker, temporary=not settings.data_dir))
+            log.info("dev_started", data_dir=config.data_dir, metadata_dir=config.metadata_dir)
+            received = await first(stopped.get(), controller.failed(), broker.failed())
     log.info("dev_stopped", signal=getattr(received, "name", None))
 
 
-def controller_config(settings: Settings) -> NodeConfig:
+async def start_controller(
+    stack: AsyncExitStack,
+    settings: Settings,
+    files: FileLayer,
+    clock: Clock,
+    rng: random.Random,
+) -> QuorumNode:
     """A quorum of one, at its usual port or, if that is taken and nobody insists, at any."""
-    voters = settings.controller_quorum_voters or f"{_NODE_ID}@{_CONTROLLER_HOST}:{_free_port()}"
-    return NodeConfig.of(
+    if not settings.cluster_id and load_identity(files, settings.data_dir) is None:
+        # Of its own: by default all clusters with the same addresses have the same id.
+        settings = dataclasses.replace(settings, cluster_id=uuid_text(random_uuid(rng)))
+    if settings.controller_quorum_voters:
+        config = controller_config(settings, settings.controller_quorum_voters)
+        return await stack.enter_async_context(quorum_running(config, files, clock, rng))
+    try:
+        config = controller_config(settings, f"{_NODE_ID}@{_CONTROLLER_HOST}:{_CONTROLLER_PORT}")
+        return await stack.enter_async_context(quorum_running(config, files, clock, rng))
+    except AddressInUse:
+        config = controller_config(settings, f"{_NODE_ID}@{_CONTROLLER_HOST}:{_free_port()}")
+        return await stack.enter_async_context(quorum_running(config, files, clock, rng))
+
+
+def controller_config(settings: Settings, voters: str) -> NodeConfig:
+    config = NodeConfig.of(
         dataclasses.replace(
             settings,
             node_id=_NODE_ID,
@@ -87,16 +110,15 @@ def controller_config(settings: Settings) -> NodeConfig:
             listeners="",
         )
     )
+    make_directory(os.path.dirname(config.metadata_dir), "metadata.log.dir")
+    return config
 
 
 def _free_port() -> int:
-    for port in (_CONTROLLER_PORT, 0):
-        with socket.socket() as probe, suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((_CONTROLLER_HOST, port))
-            found: int = probe.getsockname()[1]
-            return found
-    raise ConfigError(f"no port of {_CONTROLLER_HOST} is free")
+    with socket.socket() as probe:
+        probe.bind((_CONTROLLER_HOST, 0))
+        found: int = probe.getsockname()[1]
+        return found
 
 
 def broker_config(settings: Settings, controller: str) -> BrokerConfig:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
 from kraftpy.clock import Clock
-from kraftpy.errors import ConfigError
+from kraftpy.errors import AddressInUse, ConfigError
 from kraftpy.limits import COMPLAINTS_MAX
 from kraftpy.logs import get_logger
 from kraftpy.network.limits import ServerLimits
@@ -49,7 +49,10 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for sock in found:
             sock.close()
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        is_taken = error.errno == errno.EADDRINUSE
+        raise (AddressInUse if is_taken else ConfigError)(
+            f"cannot listen on {host}:{port}: {error.strerror}"
+        ) from None
     return found
 
 

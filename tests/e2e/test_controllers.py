@@ -138,6 +138,8 @@ def test_what_was_acknowledged_survives_the_active_controller(tmp_path: Path) ->
         assert leaders <= {101, 102, -1}
     output = processes.output()
     assert output.count("event=controller_active") >= 2
-    assert "WARNING" not in output
+    # Nodes that stop together cut each other off, which is the only thing to complain of.
+    complaints = [line for line in output.splitlines() if " WARNING " in line]
+    assert all("event=peer_refused" in line for line in complaints), complaints
     assert "ERROR" not in output
     assert "CRITICAL" not in output

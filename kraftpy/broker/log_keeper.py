@@ -23,20 +23,18 @@ from kraftpy.broker.cleaner import (
     take_up_next,
 )
 from kraftpy.broker.compaction import Counters
-from kraftpy.broker.hosted import HostedPartition
 from kraftpy.broker.kept_logs import DirState, KeptLog, Key
 from kraftpy.broker.log_manager import LogManager
 from kraftpy.broker.partition_dirs import remove_tree
 from kraftpy.broker.producer_files import save_producers
 from kraftpy.dynamic_configs import BROKER_CONFIGS
-from kraftpy.errors import ConfigError, DiskFault, OffsetOutOfRange, StorageError
+from kraftpy.errors import ConfigError, DiskFault, StorageError
 from kraftpy.logs import get_logger
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.types import Uuid
 
 log = get_logger(__name__)
 
-HIGH_WATERMARK: Final = -1  # DeleteRecords: everything that is committed.
 _INT64_MAX: Final = (1 << 63) - 1
 _DAY_MS: Final = 86_400_000
 
@@ -66,10 +64,6 @@ class KeeperConfig:
                 with suppress(ConfigError, ValueError):
                     found[each.name] = key.parse(text) if key is not None else int(text)
         return KeeperConfig(**found)
-
-
-class PolicyForbids(StorageError):
-    """The topic's cleanup.policy does not let records be deleted."""
 
 
 class ReplicaDescription(NamedTuple):
@@ -165,27 +159,6 @@ class LogKeeper:
         for kept in self._logs():
             if kept.hosted is not None:
                 kept.hosted.producers.expire(now_ms, self.config.producer_id_expiration_ms)
-
-    def delete_records(self, partition: HostedPartition, offset: int) -> int:
-        """Move the start of a log; the new one.
-
-        OffsetOutOfRange if that is not committed, PolicyForbids for a log that is only compacted.
-        """
-        kept = self._manager.kept.get((partition.topic_id, partition.index))
-        if kept is None:
-            raise DiskFault(f"{partition} is offline")
-        if not kept.settings.is_deleted and kept.settings.compaction is not None:
-            raise PolicyForbids(f"{partition}: cleanup.policy does not contain delete")
-        high_watermark = kept.high_watermark
-        wanted = high_watermark if offset == HIGH_WATERMARK else offset
-        if not 0 <= wanted <= high_watermark:
-            raise OffsetOutOfRange(wanted, kept.log.start_offset, high_watermark)
-        try:
-            kept.log.move_start_offset(wanted)
-        except DiskFault as fault:
-            self._manager.fail_directory(kept.dir, fault)
-            raise
-        return kept.log.start_offset
 
     # -- flushing ---------------------------------------------------------------------------
 

@@ -357,6 +357,11 @@ class LogManager:
     def high_watermark_moved(self, partition: HostedPartition) -> None:
         """Nothing to do at once: the next checkpoint asks the partition itself."""
 
+    def allows_deletion(self, partition: HostedPartition) -> bool:
+        """Whether records may be deleted by offset: not from a log that is only compacted."""
+        kept = self.kept.get((partition.topic_id, partition.index))
+        return kept is None or kept.settings.is_deleted or kept.settings.compaction is None
+
     def rebuild_producers(self, partition: HostedPartition) -> None:
         """The log was cut: what is known of producers must follow."""
         kept = self.kept.get((partition.topic_id, partition.index))

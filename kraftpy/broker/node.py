@@ -165,7 +165,8 @@ class _Assembly:
         )
         self._lifecycle = self._faults.lifecycle = lifecycle
         manager = self._manager(broker_id, logs, cache, channel, publisher)
-        dispatch = self._dispatch(broker_id, controller.cluster_id, cache, manager, channel)
+        keeper = _keeper(logs, cache, publisher)
+        dispatch = self._dispatch(controller.cluster_id, cache, manager, channel, keeper)
         server = BrokerServer(
             dispatch.table,
             manager,
@@ -177,7 +178,7 @@ class _Assembly:
         self._stack.push_async_callback(server.close)
         await self._follow(dirs, controller.cluster_id, finder, publisher, logs)
         self._run(lifecycle.run())
-        self._run(_keeper(logs, cache, publisher).run())
+        self._run(keeper.run())
         self._run(self._tick(manager))
         server.start(sockets)
         lifecycle.ready()
@@ -266,12 +267,13 @@ class _Assembly:
 
     def _dispatch(
         self,
-        broker_id: BrokerId,
         cluster_id: str,
         cache: MetadataCache,
         manager: ReplicaManager,
         channel: ControllerChannel,
+        keeper: LogKeeper,
     ) -> Dispatch:
+        broker_id = manager.broker_id
         producer_ids = ProducerIds(channel, broker_id, self._broker_epoch)
         self._stack.push_async_callback(producer_ids.close)
         facts = BrokerFacts(
@@ -281,7 +283,7 @@ class _Assembly:
             static_configs=static_configs(self._config.settings),
             auto_create_topics=self._config.settings.auto_create_topics_enable,
         )
-        dispatch = Dispatch(facts, cache, manager, channel, producer_ids)
+        dispatch = Dispatch(facts, cache, manager, channel, producer_ids, keeper.describe)
         self._stack.push_async_callback(dispatch.close)
         return dispatch
 

@@ -33,14 +33,15 @@ class ProducerIds:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._blocks: list[range] = []
-        self._asking: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[bool] | None = None
 
     async def next(self) -> int | None:
         """An id that nobody else has; None if the controller gives none at the moment."""
-        if not self._left():
-            await self._refilled()
-        if not self._left():
-            return None
+        while not self._left():  # Others who waited may have taken all of a block.
+            refill = self._refill()
+            await asyncio.wait([refill])
+            if refill.cancelled() or not refill.result():
+                return None
         block = self._blocks[0]
         self._blocks[:1] = [block[1:]] if len(block) > 1 else []
         if self._left() < _REFILL_BELOW:
@@ -55,15 +56,13 @@ class ProducerIds:
     def _left(self) -> int:
         return sum(map(len, self._blocks))
 
-    async def _refilled(self) -> None:
-        await asyncio.wait([self._refill()])
-
-    def _refill(self) -> "asyncio.Task[None]":
+    def _refill(self) -> "asyncio.Task[bool]":
         if self._asking is None or self._asking.done():
             self._asking = asyncio.get_running_loop().create_task(self._ask())
         return self._asking
 
-    async def _ask(self) -> None:
+    async def _ask(self) -> bool:
+        """Whether there is another block."""
         request = ChannelRequest(
             api_key=ALLOCATE_PRODUCER_IDS,
             values={"broker_id": self._broker_id, "broker_epoch": self._broker_epoch()},
@@ -74,12 +73,13 @@ class ProducerIds:
             answer: Any = await self._channel.send(request)
         except KraftError as error:
             log.warning("producer_ids_unanswered", why=str(error))
-            return
+            return False
         if answer.error_code is not ErrorCode.none:
             log.warning("producer_ids_refused", why=answer.error_code.name)
-            return
+            return False
         start = answer.producer_id_start
         self._blocks.append(range(start, start + answer.producer_id_len))
+        return True
 
 
 async def init_producer_id(ids: ProducerIds, request: Request) -> bytearray:

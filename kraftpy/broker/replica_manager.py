@@ -66,6 +66,10 @@ class Logs(Protocol):
 
     def high_watermark_moved(self, partition: HostedPartition) -> None: ...
 
+    def allows_deletion(self, partition: HostedPartition) -> bool:
+        """Whether the topic's cleanup.policy lets records be deleted by offset."""
+        ...
+
     def rebuild_producers(self, partition: HostedPartition) -> None:
         """The log was cut: what is known of producers must follow."""
         ...
@@ -234,6 +238,9 @@ class ReplicaManager:
         for effect in hosted.replica.log_failed():
             self._do(hosted, effect)
         self._logs.failed(hosted, error)
+
+    def allows_deletion(self, hosted: HostedPartition) -> bool:
+        return self._logs.allows_deletion(hosted)
 
     def delete_records_before(self, hosted: HostedPartition, offset: int) -> "asyncio.Future[int]":
         """Move the start of a led log; the result is the low watermark that has reached it."""

@@ -4,7 +4,7 @@ Produce and Fetch are not here: the server hands them to the data plane in place
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -15,9 +15,11 @@ from kraftpy.broker.apis import offsets
 from kraftpy.broker.apis.client_view import ClientView
 from kraftpy.broker.apis.describe_topics import describe_topic_partitions
 from kraftpy.broker.apis.forwarding import Client, Forwarder
+from kraftpy.broker.apis.log_dirs import describe_log_dirs
 from kraftpy.broker.apis.metadata import describe_cluster
 from kraftpy.broker.apis.metadata_handler import MetadataHandler
 from kraftpy.broker.controller_channel import ChannelRequest, ControllerChannel
+from kraftpy.broker.log_keeper import DirDescription
 from kraftpy.broker.metadata.cache import MetadataCache
 from kraftpy.broker.producer_ids import ProducerIds, init_producer_id
 from kraftpy.broker.replica_manager import ReplicaManager
@@ -45,6 +47,7 @@ _LIST_OFFSETS: Final = 2
 _DELETE_RECORDS: Final = 21
 _INIT_PRODUCER_ID: Final = 22
 _OFFSET_FOR_LEADER_EPOCH: Final = 23
+_DESCRIBE_LOG_DIRS: Final = 35
 _DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 Answer = Callable[[Request, str], Awaitable[bytearray]]
@@ -71,6 +74,7 @@ class Dispatch:
         manager: ReplicaManager,
         channel: ControllerChannel,
         producer_ids: ProducerIds,
+        describe_dirs: Callable[[], Sequence[DirDescription]],
     ) -> None:
         self._facts = facts
         self._cache = cache
@@ -95,6 +99,11 @@ class Dispatch:
             apis.DESCRIBE_USER_SCRAM_CREDENTIALS: self._imaged(describe_user_scram_credentials),
             _LIST_OFFSETS: _at_once(partial(offsets.list_offsets, manager)),
             _OFFSET_FOR_LEADER_EPOCH: _at_once(partial(offsets.offset_for_leader_epoch, manager)),
+            _DESCRIBE_LOG_DIRS: _at_once(
+                lambda request: request.response(
+                    describe_log_dirs(describe_dirs(), request.message)
+                )
+            ),
             _DELETE_RECORDS: _later(partial(offsets.delete_records, manager)),
             _INIT_PRODUCER_ID: _later(partial(init_producer_id, producer_ids)),
             **dict.fromkeys(FORWARDABLE, self._forward),

@@ -164,6 +164,8 @@ def _delete(manager: ReplicaManager, topic: str, asked: Any) -> ErrorCode | asyn
         return hosted
     if not hosted.replica.is_leader:
         return ErrorCode.not_leader_or_follower
+    if not manager.allows_deletion(hosted):
+        return ErrorCode.policy_violation
     high_watermark = hosted.replica.high_watermark
     offset = high_watermark if asked.offset == LATEST else asked.offset
     if not 0 <= offset <= high_watermark:

@@ -1,13 +1,14 @@
 """What is done to logs now and then: configs, retention, flushing, producers, compaction."""
 
 import asyncio
+from typing import Any
 
 import pytest
 import structlog
 
-from kraftpy.broker.log_keeper import HIGH_WATERMARK, KeeperConfig, PolicyForbids
+from kraftpy.broker.log_keeper import KeeperConfig
 from kraftpy.broker.producer_files import save_producers
-from kraftpy.errors import DiskFault, OffsetOutOfRange
+from kraftpy.errors import DiskFault
 from kraftpy.metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from kraftpy.storage.record_batch import iter_records
 from kraftpy.testing import SimulatedFiles
@@ -103,21 +104,16 @@ def test_deleted_records_are_gone_and_stay_gone() -> None:
     hosted = broker.host("orders")
     fill(hosted, *[batch(b"k", value=bytes(100), at_ms=broker.clock.now_ms())] * 5)
     hosted.replica.high_watermark = 4
-    for wrong in (5, -2):
-        with pytest.raises(OffsetOutOfRange):
-            broker.keeper.delete_records(hosted, wrong)
-    assert broker.keeper.delete_records(hosted, 3) == 3
-    assert broker.keeper.delete_records(hosted, 1) == 3
+    hosted.log.move_start_offset(3)
     assert broker.keeper.apply_retention() == 3
     broker.keeper.checkpoint_starts()
     assert Broker(broker.killed(), image).host("orders").log.start_offset == 3
-    assert broker.keeper.delete_records(hosted, HIGH_WATERMARK) == 4
 
 
-def test_a_log_that_is_only_compacted_deletes_no_records() -> None:
-    broker = Broker(SimulatedFiles(), image_of({"orders": 1}, configs=COMPACT))
-    with pytest.raises(PolicyForbids):
-        broker.keeper.delete_records(broker.host("orders"), 0)
+@pytest.mark.parametrize(("configs", "allowed"), [(SMALL, True), (COMPACT, False)])
+def test_a_log_that_is_only_compacted_deletes_no_records(configs: Any, allowed: bool) -> None:
+    broker = Broker(SimulatedFiles(), image_of({"orders": 1}, configs=configs))
+    assert broker.manager.allows_deletion(broker.host("orders")) is allowed
 
 
 # -- flushing and recovery ----------------------------------------------------------------------

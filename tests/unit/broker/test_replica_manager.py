@@ -78,6 +78,9 @@ class Logs:
     def high_watermark_moved(self, partition: HostedPartition) -> None:
         """Written now and then."""
 
+    def allows_deletion(self, _partition: HostedPartition) -> bool:
+        return True
+
     def rebuild_producers(self, partition: HostedPartition) -> None:
         partition.producers = ProducerStates(partition.log.end_offset)
 
@@ -162,9 +165,10 @@ class Broker:
         bytes_max: int = 1 << 20,
         topic: str = "orders",
         leader_epoch: int = -1,
+        log_start_offset: int = 0,
     ) -> list[FetchAnswer]:
         epoch = 0 if replica_id >= 0 and leader_epoch == -1 else leader_epoch
-        asked = FetchPartition(topic, None, 0, epoch, offset, -1, 0, bytes_max)
+        asked = FetchPartition(topic, None, 0, epoch, offset, -1, log_start_offset, bytes_max)
         request = FetchRequest(
             12, 1, None, replica_id, -1, wait_ms, bytes_min, bytes_max, 0, 0, -1,
             [asked], [], [], "", None,

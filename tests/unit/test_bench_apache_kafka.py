@@ -55,7 +55,7 @@ def test_releases_of_java_are_read_as_they_are_told(text: str, release: int | No
 
 def test_without_java_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     apache_kafka_jars._outcome.cache_clear()
-    monkeypatch.setattr(apache_kafka_jars.shutil, "which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     try:
         assert apache_kafka_jars.available() == "Java is missing: install version 17 or newer"
         with pytest.raises(apache_kafka_jars.Unavailable, match="Java is missing"):

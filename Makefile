@@ -108,12 +108,18 @@ bench-quorum: $(EVERYTHING) ## Measure the quorum against etcd, ZooKeeper and th
 bench-controller: $(EVERYTHING) ## Measure the active controller: creation, fencing, failover
 	@$(BIN)/python -m bench.controller $(ARGS)
 
+.PHONY: bench-broker
+bench-broker: $(EVERYTHING) ## Measure the broker against librdkafka's mock and Apache Kafka (ARGS=--quick)
+	@$(BIN)/python -m bench.broker $(ARGS)
+
 # Nothing else here touches the system. What they would start on their own is left switched off:
-# bench-quorum runs its own servers, in a directory that it removes.
+# bench-quorum runs its own servers, in a directory that it removes. bench-broker gets Apache Kafka's
+# jars with Maven, and builds its load generator with the compiler.
 .PHONY: bench-peers
-bench-peers: ## Install etcd, ZooKeeper and Java for bench-quorum (Debian; as root)
+bench-peers: ## Install what bench-quorum and bench-broker compare with (Debian; as root)
 	@[ "$$(id -u)" = 0 ] || { echo "make bench-peers installs Debian packages: run it as root" >&2; exit 1; }
-	apt-get install --yes --no-install-recommends etcd-server zookeeper default-jre-headless
+	apt-get install --yes --no-install-recommends etcd-server zookeeper default-jre-headless maven \
+		gcc libc6-dev
 
 # Everything is resolved once; the runtime lock is then held to the same versions.
 LOCK = CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --generate-hashes \

@@ -5,6 +5,7 @@ also read logs of data.
 """
 
 import dataclasses
+import errno
 import json
 import os
 import sys
@@ -32,6 +33,8 @@ from kraftpy.storage.reader import LogReader
 from kraftpy.storage.recovery import segment_bases
 
 _FOLLOW_SECONDS: Final = 0.2
+# A log that is only read gives none of these.
+_OF_THE_OUTPUT: Final = frozenset((errno.EPIPE, errno.ENOSPC, errno.EDQUOT))
 
 directory_argument = click.argument("directory", metavar="DIR")
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
@@ -64,6 +67,8 @@ def reading(directory: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in _OF_THE_OUTPUT:
+            raise  # The command's frame tells of it, or says nothing to a reader that has gone.
         raise KraftError(f"cannot read {error.filename or directory}: {error.strerror}") from None
 
 

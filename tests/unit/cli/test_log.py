@@ -256,3 +256,27 @@ def test_follow_prints_what_is_appended_later(data_dir: str) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def dump_to(output: int, data_dir: str) -> "subprocess.CompletedProcess[bytes]":
+    arguments = ["log", "dump", data_dir]
+    code = f"import sys; from kraftpy.cli.main import run; sys.exit(run({arguments!r}))"
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, stdout=output, stderr=subprocess.PIPE, check=False)
+
+
+def test_a_reader_that_stops_reading_ends_a_dump_in_silence(data_dir: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = dump_to(writing, data_dir)
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr == b""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_full_disk_under_a_dump_is_not_the_logs_fault(data_dir: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = dump_to(full.fileno(), data_dir)
+    assert done.returncode == 1
+    assert b"cannot write the output" in done.stderr

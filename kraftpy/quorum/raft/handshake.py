@@ -9,7 +9,8 @@ Who connects speaks first; every message after the magic is a frame, four bytes 
 
 So a proof holds for one cluster, one pair of nodes in one direction, and one pair of nonces. The
 connector proves itself first: a stranger that merely connects gets nothing to try secrets on. In
-place of any answer the acceptor may send the name of its reason to refuse, for the other's log.
+place of any answer the acceptor may send the name of its reason to refuse, for the other's log; a
+connector that refuses an acceptor sends it as its first and only frame.
 
 After that each direction has its own key, made of the secret and the same bytes, and each frame
 carries a keyed BLAKE2b over its place in the stream and its body: one that was changed, repeated,
@@ -37,7 +38,13 @@ _VERSION: Final = 1
 _HELLO: Final = struct.Struct(f">Bii16s16s{NONCE_BYTES}s")
 _CHALLENGE: Final = struct.Struct(f">16s{NONCE_BYTES}s")
 _SEQUENCE: Final = struct.Struct(">Q")
-_REFUSAL: Final = b"no:"
+_REFUSAL: Final = b"no:"  # No message begins so: they are maps of msgpack.
+_ADVICE: Final = {
+    "other_directory": "; it knows this voter with another directory. Start it with that one: a "
+    "voter without it has forgotten its votes",
+    "wrong_secret": "; the secrets of all voters must be equal",
+    "wrong_cluster": "; this directory is of another cluster",
+}
 _CONNECTOR_PROVES: Final = b"kraftpy connector proof\0"
 _ACCEPTOR_PROVES: Final = b"kraftpy acceptor proof\0"
 _CONNECTOR_FRAMES: Final = b"kraftpy connector frames\0"
@@ -113,9 +120,7 @@ class Connector:
         return self._transcript
 
     def receive(self, frame: bytes) -> bytes:
-        if frame.startswith(_REFUSAL) and len(frame) < NONCE_BYTES:
-            said = ascii(frame[len(_REFUSAL) :].decode(errors="replace"))
-            raise PeerRefused("refused_by_peer", f"node {self._peer_id} refuses us: {said}")
+        check_refusal(self._peer_id, frame)
         if self._directory_id is None:
             if len(frame) != _CHALLENGE.size:
                 raise PeerRefused("bad_hello", f"a challenge of {len(frame)} bytes")
@@ -188,8 +193,17 @@ class Acceptor:
 
 
 def refusal(reason: str) -> bytes:
-    """The frame that tells a connector why it is not let in."""
+    """The frame that tells a peer why it is not let in."""
     return _REFUSAL + reason.encode()[: NONCE_BYTES - len(_REFUSAL) - 1]
+
+
+def check_refusal(peer_id: int | None, frame: bytes | memoryview) -> None:
+    """PeerRefused if this frame says that the peer will not talk to us."""
+    if len(frame) >= NONCE_BYTES or bytes(frame[: len(_REFUSAL)]) != _REFUSAL:
+        return
+    said = bytes(frame[len(_REFUSAL) :]).decode(errors="replace")
+    advice = _ADVICE.get(said, "")
+    raise PeerRefused("refused_by_peer", f"node {peer_id} refuses us: {said!a}{advice}")
 
 
 def _keyed(secret: bytes, role: bytes, transcript: bytes) -> bytes:

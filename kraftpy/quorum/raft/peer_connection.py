@@ -25,6 +25,7 @@ from kraftpy.quorum.raft.handshake import (
     Handshake,
     PeerRefused,
     Session,
+    check_refusal,
     is_peer,
     refusal,
 )
@@ -66,6 +67,7 @@ class PeerConnection:
         self.is_connecting = self.is_dialed
         self.session: Session | None = None
         self.joined_ms: int | None = None
+        self.is_announced = False  # Whether the log speaks of it.
         self.is_closed = False
         self.watched = 0  # The events that the owner waits for.
         self.broken: PeerRefused | None = None  # To be closed when the owner's turn comes.
@@ -214,6 +216,7 @@ class PeerConnection:
             expected = self.session.receiving.next(body)
             if not hmac.compare_digest(expected, frame[:MAC_BYTES]):
                 raise PeerRefused("bad_frame", "a frame that the peer did not send, or not here")
+            check_refusal(self.peer_id, body)
             if body:
                 self._owner.message(self, body)
 
@@ -221,12 +224,21 @@ class PeerConnection:
         answer = self._handshake.receive(frame)
         session = self._handshake.session
         if session is not None:
-            self._owner.check(session)  # It may refuse; then our proof is not sent.
+            self._check(session)  # It may be refused; then our proof is not sent.
         if answer:
             self._put_frame(answer)
         if session is not None:
             self.peer_id, self.session = session.peer_id, session
             self._owner.joined(self, session)
+
+    def _check(self, session: Session) -> None:
+        try:
+            self._owner.check(session)
+        except PeerRefused as reason:
+            if self.is_dialed:  # Who accepted us has seen our proof, and would wonder.
+                body = refusal(reason.reason)
+                self._put_frame(session.sending.next(body) + body)
+            raise
 
     # -- the end ------------------------------------------------------------------------------
 

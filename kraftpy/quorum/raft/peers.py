@@ -56,8 +56,10 @@ log = get_logger(__name__)
 
 _ACCEPTED_AT_ONCE: Final = 8
 _PING: Final = b""
-# What only a bug or an attacker does on a connection that is proven.
-_FAULTS: Final = frozenset(("bad_frame", "bad_message", "tls_failed"))
+# What only a bug, an attacker or a wrong directory does on a connection that is proven.
+_FAULTS: Final = frozenset(("bad_frame", "bad_message", "tls_failed", "refused_by_peer"))
+# A connection is told of when it has lasted: one that a peer refuses at once comes again and again.
+_LASTING_MS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,7 +349,6 @@ class TcpWorld:
         connection.joined_ms = self._clock.monotonic_ms()
         self.counts["connected"] += 1
         self._complaints.forgive(f"node {session.peer_id}")
-        log.info("peer_connected", node=self._identity.node_id, peer=session.peer_id)
         self._engine.connected(session.peer_id)
 
     def message(self, connection: PeerConnection, body: memoryview) -> None:
@@ -374,8 +375,9 @@ class TcpWorld:
             self._dialer.ended(peer_id, now_ms=now_ms, lived_ms=lived_ms)
         if peer_id is not None and self._live.get(peer_id) is connection:
             del self._live[peer_id]
-            node_id = self._identity.node_id
-            log.info("peer_disconnected", node=node_id, peer=peer_id, why=str(reason))
+            if connection.is_announced:
+                node_id = self._identity.node_id
+                log.info("peer_disconnected", node=node_id, peer=peer_id, why=str(reason))
             self._engine.disconnected(peer_id)
 
     def _tend(self) -> None:
@@ -386,10 +388,18 @@ class TcpWorld:
             if reason is not None:
                 self._end(connection, reason)
         for connection in self._live.values():
+            self._announce(connection, now_ms)
             if now_ms - connection.sent_ms >= self._timing.ping_ms and not connection.unsent_bytes:
                 connection.put(_PING)
                 connection.push(now_ms)
                 self._watch(connection)
+
+    def _announce(self, connection: PeerConnection, now_ms: int) -> None:
+        joined_ms = connection.joined_ms
+        if connection.is_announced or joined_ms is None or now_ms - joined_ms < _LASTING_MS:
+            return
+        connection.is_announced = True
+        log.info("peer_connected", node=self._identity.node_id, peer=connection.peer_id)
 
     def _overdue(self, connection: PeerConnection, now_ms: int) -> PeerRefused | None:
         timing = self._timing

@@ -1,0 +1,1 @@
+"""Checkers: each judges a history by one promise, and argues in its docstring why it may."""

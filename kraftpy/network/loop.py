@@ -10,7 +10,7 @@ T = TypeVar("T")
 # Objects made, and not gone by themselves, before Python looks for cycles among them. Requests make
 # many that soon go by themselves: with Python's 700, a third of the time of a small Produce went
 # into looking. Cycles are rare here, and small.
-_OBJECTS_BEFORE_COLLECTION: Final = (50_000, 20, 50)
+OBJECTS_BEFORE_COLLECTION: Final = (50_000, 20, 50)
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -24,6 +24,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """As `asyncio.run`, in a process that serves requests."""
-    gc.set_threshold(*_OBJECTS_BEFORE_COLLECTION)
+    gc.set_threshold(*OBJECTS_BEFORE_COLLECTION)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(main)

@@ -144,7 +144,7 @@ def make_driver(
     world = TcpWorld(
         identity=identity,
         secret=config.secret,
-        voters=config.voters,
+        voters=config.dialed_voters or config.voters,
         accepts=known.accepts,
         clock=clock,
         rng=rng,

@@ -39,6 +39,7 @@ class NodeConfig:
     log: MetadataLogConfig
     snapshots: SnapshotPolicy
     control: ControllerSettings  # Of a cluster whose id the directory decides.
+    dialed_voters: tuple[Voter, ...] = ()  # Where it connects to them, if elsewhere.
 
     @property
     def new_cluster_id(self) -> Uuid:

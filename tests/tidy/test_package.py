@@ -17,7 +17,6 @@ EXTRAS = PROJECT["optional-dependencies"]
 # Declared and not imported yet: the part of kraftpy that will. Only ever shrinks.
 WAITING = {
     "aiohttp": "admin",
-    "confluent-kafka": "cli",
     "prometheus-client": "admin",
 }
 
@@ -26,9 +25,14 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[^A-Za-z0-9._-]", requirement)[0] for requirement in requirements}
 
 
+# It is imported by pytest, so pytest is there.
+PLUGIN = "kraftpy/pytest_plugin.py"
+
+
 def imported(prefix: str = "kraftpy/", without: str = "kraftpy/audit/") -> set[str]:
     """The distributions that the modules under `prefix` import."""
-    modules = [name for name in PRODUCT if name.startswith(prefix) and not name.startswith(without)]
+    named = [name for name in PRODUCT if name.startswith(prefix) and name != PLUGIN]
+    modules = [name for name in named if not name.startswith(without)]
     packages = set().union(*(checks.imported_packages(read(name)) for name in modules))
     packages -= sys.stdlib_module_names | {"kraftpy"}
     providers = packages_distributions()

@@ -147,6 +147,7 @@ def library_roots() -> list[str]:
     return [
         "kraftpy.cli.main",
         "kraftpy.testing",
+        "kraftpy.pytest_plugin",
         "kraftpy.storage",
         "kraftpy.metadata_log",
         "kraftpy.quorum",

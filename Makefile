@@ -112,7 +112,11 @@ bench-controller: $(EVERYTHING) ## Measure the active controller: creation, fenc
 bench-broker: $(EVERYTHING) ## Measure the broker against librdkafka's mock and Apache Kafka (ARGS=--quick)
 	@$(BIN)/python -m bench.broker $(ARGS)
 
-# Nothing else here touches the system. What they would start on their own is left switched off:
+.PHONY: clients
+clients: $(EVERYTHING) ## Run every Kafka client there is against kraftpy, write docs/clients.md
+	@$(BIN)/python -m tests.interop.record
+
+# Nothing but these two touches the system. What they would start on their own is left switched off:
 # bench-quorum runs its own servers, in a directory that it removes. bench-broker gets Apache Kafka's
 # jars with Maven, and builds its load generator with the compiler.
 .PHONY: bench-peers
@@ -120,6 +124,11 @@ bench-peers: ## Install what bench-quorum and bench-broker compare with (Debian;
 	@[ "$$(id -u)" = 0 ] || { echo "make bench-peers installs Debian packages: run it as root" >&2; exit 1; }
 	apt-get install --yes --no-install-recommends etcd-server zookeeper default-jre-headless maven \
 		gcc libc6-dev
+
+.PHONY: test-peers
+test-peers: ## Install kcat and Chromium, which some tests use (Debian; as root)
+	@[ "$$(id -u)" = 0 ] || { echo "make test-peers installs Debian packages: run it as root" >&2; exit 1; }
+	apt-get install --yes --no-install-recommends kcat chromium
 
 # Everything is resolved once; the runtime lock is then held to the same versions.
 LOCK = CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --generate-hashes \

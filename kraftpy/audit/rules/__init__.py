@@ -1,5 +1,6 @@
 """The rule book: what must hold in a metadata log, as named rules with pure checks."""
 
+from kraftpy.audit.rules import data_logs, entities, node_logs, node_records, rows
 from kraftpy.audit.rules.book import RULES
 from kraftpy.audit.rules.context import History
 from kraftpy.audit.rules.engine import LogAudit, check_batch, check_image
@@ -10,6 +11,7 @@ from kraftpy.audit.rules.rule import (
     Rule,
     Severity,
     Violation,
+    Writer,
 )
 
 __all__ = [
@@ -22,6 +24,12 @@ __all__ = [
     "Rule",
     "Severity",
     "Violation",
+    "Writer",
     "check_batch",
     "check_image",
+    "data_logs",
+    "entities",
+    "node_logs",
+    "node_records",
+    "rows",
 ]

@@ -1,13 +1,15 @@
-"""The rules by number: the catalogue's, as far as the metadata log and its images decide them.
+"""The rules by number: the whole catalogue. Here are those that the metadata log and its images
+decide; those about logs, nodes and partitions of data are in book_nodes.py.
 
 Six are not what one would guess, since real logs break the guess: A5 (a leader epoch also grows
 when a replica is removed), A13 (without ELR the last member of an ISR stays in it, though fenced),
 A24 (a partition that is online may be deleted), A26 (a broker's epoch is the base offset of its
-batch), A44 (a feature level may go down), and A53 of the data plane, which is not here.
+batch), A44 (a feature level may go down), and A53 (a replica's high watermark may fall).
 """
 
 from typing import Final
 
+from kraftpy.audit.rules.book_nodes import CATALOGUE, NEEDS
 from kraftpy.audit.rules.rule import Rule, Severity
 
 _CRITICAL, _ERROR, _WARNING = Severity.CRITICAL, Severity.ERROR, Severity.WARNING
@@ -246,6 +248,10 @@ _CATALOGUE: Final[tuple[tuple[int, Severity, str, str], ...]] = (
 )
 
 RULES: Final[dict[int, Rule]] = {
-    number: Rule(number=number, severity=severity, name=name, sentence=sentence)
-    for number, severity, name, sentence in _CATALOGUE
+    number: Rule(
+        number=number, severity=severity, name=name, sentence=sentence, needs=NEEDS[number]
+    )
+    for number, severity, name, sentence in sorted(
+        (*_CATALOGUE, *CATALOGUE), key=lambda each: each[0]
+    )
 }

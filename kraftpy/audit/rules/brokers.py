@@ -25,6 +25,9 @@ def epoch_is_the_base_offset(at: BrokerAt) -> Findings:
         return
     is_new = at.old is None or at.old.incarnation_id != new.incarnation_id
     due = at.step.base_offset if is_new or at.old is None else at.old.broker_epoch
+    if is_new and at.view.is_kafka:
+        # Its batch may begin with what was decided before: then the epoch is where this began.
+        due = min(max(due, new.broker_epoch), at.offset)
     if new.broker_epoch != due:
         what = "the batch's base offset" if is_new else "of the same incarnation"
         yield Finding(f"epoch {due}, {what}", str(new.broker_epoch), at.broker_id)

@@ -53,6 +53,7 @@ class BrokerAt(NamedTuple):
     new: Broker | None
     view: View
     step: "Step"
+    offset: int
 
 
 class RecordAt(NamedTuple):

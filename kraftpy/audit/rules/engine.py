@@ -223,7 +223,7 @@ class LogAudit:
         step.brokers.setdefault(broker_id, old)
         self.view.replay(record)
         new = self.view.brokers.get(broker_id)
-        at = BrokerAt(broker_id, old, record, new, self.view, step)
+        at = BrokerAt(broker_id, old, record, new, self.view, step, self._offset)
         for number, check in brokers.BROKER_CHECKS:
             for finding in check(at):
                 self._add(number, finding)

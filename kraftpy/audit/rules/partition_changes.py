@@ -17,7 +17,7 @@ from kraftpy.metadata_log.records import (
     RECOVERING,
     PartitionRecord,
 )
-from kraftpy.types import NO_LEADER, BrokerId
+from kraftpy.types import NO_EPOCH, NO_LEADER, BrokerId
 
 
 def new_replicas_are_registered(at: PartitionAt) -> Findings:
@@ -35,7 +35,7 @@ def leader_epoch_moves_with_the_leader_field(at: PartitionAt) -> Findings:
     old, record = at.change
     bumps = record.leader != NO_CHANGE
     due = old.leader_epoch + int(bumps)
-    if record.leader_epoch != due:
+    if record.leader_epoch not in (due, NO_EPOCH):
         yield Finding(f"leader epoch {due}", str(record.leader_epoch))
     removes = not set(old.replicas) <= set(at.new.replicas)
     shrinks = at.view.shrink_bumps_leader_epoch and not set(old.isr) <= set(at.new.isr)
@@ -50,8 +50,9 @@ def partition_epoch_moves_by_one(at: PartitionAt) -> Findings:
     if at.change is None:
         return
     old, record = at.change
-    if record.partition_epoch != old.partition_epoch + 1:
-        yield Finding(f"partition epoch {old.partition_epoch + 1}", str(record.partition_epoch))
+    due = old.partition_epoch + 1
+    if record.partition_epoch not in (due, NO_EPOCH):
+        yield Finding(f"partition epoch {due}", str(record.partition_epoch))
 
 
 def new_partition_begins_at_zero(at: PartitionAt) -> Findings:
@@ -159,15 +160,15 @@ def elr_keeps_who_leaves_a_short_isr(at: PartitionAt) -> Findings:
     if at.change is None or not at.view.elr_enabled:
         return
     old, _ = at.change
-    minimum = min(at.view.min_insync_replicas(at.topic), len(at.new.replicas))
     is_unclean = _is_elected(at) and not is_clean(at)
-    if len(at.new.isr) >= minimum or is_unclean:
+    if len(at.new.isr) >= min(effective_min_isr(at)) or is_unclean:
         return
     held = ({*old.elr, *old.isr} - {*at.new.isr}) & {*at.new.replicas}
     unclean = at.step.evidence.unclean_restarts
     kept = held - (at.step.departing if unclean is None else unclean)
     allowed = held if unclean is None else kept
-    if not kept <= set(at.new.elr) <= allowed:
+    # Who is no replica any more is A15's.
+    if not kept <= set(at.new.elr) & {*at.new.replicas} <= allowed:
         yield Finding(f"ELR {sorted(kept)}", str(sorted(at.new.elr)))
 
 
@@ -179,6 +180,21 @@ def last_leader_is_known(at: PartitionAt) -> Findings:
         yield Finding(f"last known leader {old.leader}", str(list(at.new.last_known_elr)))
     elif old.leader == NO_LEADER and old.last_known_elr and not at.new.last_known_elr:
         yield Finding(f"last known leader {list(old.last_known_elr)}", "none")
+
+
+def effective_min_isr(at: PartitionAt) -> tuple[int, ...]:
+    """How many must be in sync, which are never more than there are replicas.
+
+    Kafka counts those of partition 0, as they were when it decided: before the step or within it.
+    """
+    minimum = at.view.min_insync_replicas(at.topic)
+    if not at.view.is_kafka:
+        return (min(minimum, len(at.new.replicas)),)
+    first = (at.key[0], 0)
+    known = [at.step.partitions.get(first), at.view.partition(first)]
+    known += [at.old, at.new] if at.key == first else []
+    counts = {len(each.replicas) for each in known if each is not None} or {len(at.new.replicas)}
+    return tuple(min(minimum, count) for count in sorted(counts))
 
 
 # -- elections -----------------------------------------------------------------------------------
@@ -206,7 +222,8 @@ def _ends_reassignment(at: PartitionAt) -> bool:
         return False
     is_one = bool(old.adding_replicas or old.removing_replicas)
     target = set(old.replicas) - set(old.removing_replicas)
-    return is_one and set(new.replicas) == target <= set(new.isr)
+    needed = set(old.adding_replicas) & target if at.view.is_kafka else target
+    return is_one and set(new.replicas) == target and needed <= set(new.isr)
 
 
 CHECKS: Final[tuple[tuple[int, PartitionCheck], ...]] = (

@@ -34,9 +34,13 @@ def start_only_adds(at: PartitionAt) -> Findings:
 def end_is_in_sync(at: PartitionAt) -> Findings:
     if not _ends(at) or _is_cancelled(at) or _drops_originals(at):
         return
-    new = at.new
-    if not set(new.replicas) <= set(new.isr):
-        yield Finding(f"ISR of all of {list(new.replicas)}", str(list(new.isr)))
+    old, new = at.old, at.new
+    assert old is not None
+    needed = set(new.replicas)
+    if at.view.is_kafka:
+        needed &= {*old.adding_replicas, *(needed - set(old.replicas))}
+    if not needed <= set(new.isr):
+        yield Finding(f"ISR with all of {sorted(needed)}", str(list(new.isr)))
 
 
 def cancel_restores_the_originals(at: PartitionAt) -> Findings:

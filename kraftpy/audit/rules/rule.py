@@ -15,6 +15,17 @@ from kraftpy.types import BrokerId, TopicId
 PartitionKey: TypeAlias = tuple[TopicId, int]
 
 
+class Writer(Enum):
+    """Whose log it is: the two agree on what records mean, not on every custom.
+
+    Kafka puts what it decides within some milliseconds into one batch, ends a reassignment when
+    those that were added are in sync, and takes a topic's replication factor from partition 0.
+    """
+
+    KRAFTPY = "kraftpy"
+    KAFKA = "kafka"
+
+
 class Severity(Enum):
     """What a broken rule may cost."""
 
@@ -29,6 +40,7 @@ class Rule:
     name: str
     sentence: str
     severity: Severity
+    needs: str = ""  # What must have been recorded for it to be decided.
 
     @property
     def code(self) -> str:
@@ -56,6 +68,7 @@ class Violation:
     topic: str | None = None
     partition: int | None = None
     broker_id: BrokerId | None = None
+    node: int | None = None  # Whose directory shows it, where that matters.
 
     def __str__(self) -> str:
         where = [f"offset {self.offset}"]
@@ -64,6 +77,8 @@ class Violation:
             where.append(name)
         if self.broker_id is not None:
             where.append(f"broker {self.broker_id}")
+        if self.node is not None:
+            where.append(f"node {self.node}")
         rule = self.rule
         return (
             f"{rule.code} {rule.name} ({', '.join(where)}): "
@@ -104,6 +119,7 @@ class Defaults:
 
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
+    writer: Writer = Writer.KRAFTPY
 
 
 KAFKA_DEFAULTS: Final = Defaults()

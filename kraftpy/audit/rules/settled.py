@@ -6,6 +6,7 @@ Within a step they need not: a fenced broker's partitions change before it is fe
 from typing import Final
 
 from kraftpy.audit.rules.context import Findings, PartitionAt, PartitionCheck
+from kraftpy.audit.rules.partition_changes import effective_min_isr
 from kraftpy.audit.rules.rule import Finding
 from kraftpy.types import NO_LEADER, BrokerId
 
@@ -48,8 +49,11 @@ def _was_active(at: PartitionAt, broker_id: BrokerId) -> bool:
 
 
 def elr_is_empty_when_isr_is_whole(at: PartitionAt) -> Findings:
+    """Kafka looks at it when a partition changes, and not at the others of a topic that does."""
     new = at.new
-    minimum = min(at.view.min_insync_replicas(at.topic), len(new.replicas))
+    minimum = max(effective_min_isr(at))
+    if at.view.is_kafka and at.key not in at.step.partitions and not at.step.is_walk:
+        return
     if len(new.isr) >= minimum and (new.elr or new.last_known_elr):
         yield Finding(
             f"no ELR, as the ISR {list(new.isr)} has {minimum} or more",

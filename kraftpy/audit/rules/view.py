@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from immutables import Map
 
-from kraftpy.audit.rules.rule import Defaults, PartitionKey
+from kraftpy.audit.rules.rule import Defaults, PartitionKey, Writer
 from kraftpy.metadata_log import records as r
 from kraftpy.metadata_log.image import Broker, ClusterImage, ConfigResource, Partition
 from kraftpy.types import BrokerId, TopicId, Uuid
@@ -131,6 +131,10 @@ class View:
     def shrink_bumps_leader_epoch(self) -> bool:
         level = self.features.get(r.METADATA_VERSION)
         return level is not None and level < _NO_BUMP_ON_SHRINK_LEVEL
+
+    @property
+    def is_kafka(self) -> bool:
+        return self.defaults.writer is Writer.KAFKA
 
     def min_insync_replicas(self, topic_name: str) -> int:
         value = self._setting(topic_name, MIN_INSYNC_REPLICAS)

@@ -5,7 +5,7 @@ import pytest
 from kraftpy.audit.rules import RULES, LogAudit, Violation, check_batch, check_image
 from kraftpy.errors import ReplayError
 from kraftpy.metadata_log import EMPTY, ClusterImage, replay_batch
-from tests.unit.audit import cluster_logs, partition_logs, placement_logs
+from tests.unit.audit import cluster_logs, partition_logs, placement_logs, row_cases
 from tests.unit.audit.cases import BREAKING, KEEPING, Case
 from tests.unit.audit.logs import EPOCH, Log
 
@@ -37,14 +37,27 @@ def named(case: Case) -> str:
 
 @pytest.mark.parametrize("number", sorted(RULES))
 def test_every_rule_has_a_log_that_breaks_it_and_one_that_keeps_it(number: int) -> None:
-    assert [case for case in BREAKING if case.rule == number]
-    assert [case for case in KEEPING if case.rule == number]
+    broken = {case.rule for case in BREAKING} | {case.rule for case in row_cases.BREAKING}
+    kept = {case.rule for case in KEEPING} | {case.rule for case in row_cases.KEEPING}
+    assert number in broken
+    assert number in kept
 
 
 def test_the_catalogue_is_whole() -> None:
-    assert sorted(RULES) == [*range(1, 38), 43, 44, 45]
+    assert list(RULES) == list(range(1, 61))
     assert len({rule.name for rule in RULES.values()}) == len(RULES)
-    assert all(rule.sentence.endswith(".") for rule in RULES.values())
+    assert all(rule.sentence.endswith(".") and rule.needs for rule in RULES.values())
+
+
+@pytest.mark.parametrize("case", row_cases.BREAKING, ids=lambda case: f"A{case.rule}-{case.name}")
+def test_rows_that_break_a_rule_are_named(case: row_cases.RowCase) -> None:
+    found = list(case.check())
+    assert numbers(found) == {case.rule}, [str(each) for each in found]
+
+
+@pytest.mark.parametrize("case", row_cases.KEEPING, ids=lambda case: f"A{case.rule}-{case.name}")
+def test_rows_that_only_look_like_it_are_not_flagged(case: row_cases.RowCase) -> None:
+    assert [str(each) for each in case.check()] == []
 
 
 @pytest.mark.parametrize("case", BREAKING, ids=named)

@@ -11,15 +11,19 @@ clean only if all of them were.
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kraftpy.broker.apis.dispatch import BrokerFacts, Dispatch
+from kraftpy.broker.apis.dispatch import Answer, BrokerFacts, Dispatch
 from kraftpy.broker.controller_channel import ControllerChannel
 from kraftpy.broker.controller_finder import ControllerFinder, Place
 from kraftpy.broker.fetcher import ReplicaFetchers
+from kraftpy.broker.groups.apis import group_answers
+from kraftpy.broker.groups.config import GroupConfig
+from kraftpy.broker.groups.coordinator import GroupCoordinator
+from kraftpy.broker.groups.find_coordinator import GROUP, CoordinatorFinder, group_topic
 from kraftpy.broker.hosted import HostedPartition
 from kraftpy.broker.isr_channel import IsrChannel
 from kraftpy.broker.lifecycle import BrokerIdentity, BrokerLifecycle
@@ -166,7 +170,10 @@ class _Assembly:
         self._lifecycle = self._faults.lifecycle = lifecycle
         manager = self._manager(broker_id, logs, cache, channel, publisher)
         keeper = _keeper(logs, cache, publisher)
-        dispatch = self._dispatch(controller.cluster_id, cache, manager, channel, keeper)
+        coordinated = self._groups(manager, cache, channel, publisher)
+        dispatch = self._dispatch(
+            controller.cluster_id, cache, manager, channel, keeper, coordinated
+        )
         server = BrokerServer(
             dispatch.table,
             manager,
@@ -265,6 +272,21 @@ class _Assembly:
         publisher.subscribe(manager.apply)
         return manager
 
+    def _groups(
+        self,
+        manager: ReplicaManager,
+        cache: MetadataCache,
+        channel: ControllerChannel,
+        publisher: MetadataPublisher,
+    ) -> Mapping[int, Answer]:
+        config = GroupConfig.of(self._config.settings)
+        coordinator = GroupCoordinator(manager, config, self._clock, self._rng)
+        self._stack.push_async_callback(coordinator.close)
+        publisher.subscribe(coordinator.apply)  # After the manager, whose partitions it looks at.
+        finder = CoordinatorFinder(cache, channel, LISTENER, {GROUP: group_topic(config)})
+        self._stack.push_async_callback(finder.close)
+        return group_answers(coordinator, finder)
+
     def _dispatch(
         self,
         cluster_id: str,
@@ -272,6 +294,7 @@ class _Assembly:
         manager: ReplicaManager,
         channel: ControllerChannel,
         keeper: LogKeeper,
+        coordinated: Mapping[int, Answer],
     ) -> Dispatch:
         broker_id = manager.broker_id
         producer_ids = ProducerIds(channel, broker_id, self._broker_epoch)
@@ -283,7 +306,9 @@ class _Assembly:
             static_configs=static_configs(self._config.settings),
             auto_create_topics=self._config.settings.auto_create_topics_enable,
         )
-        dispatch = Dispatch(facts, cache, manager, channel, producer_ids, keeper.describe)
+        dispatch = Dispatch(
+            facts, cache, manager, channel, producer_ids, keeper.describe, coordinated
+        )
         self._stack.push_async_callback(dispatch.close)
         return dispatch
 

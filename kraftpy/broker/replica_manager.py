@@ -26,16 +26,18 @@ from kraftpy.broker.effects import (
     StopFetching,
     TruncateTo,
 )
-from kraftpy.broker.hosted import Appended, HostedPartition
+from kraftpy.broker.hosted import Appended, HostedPartition, Placed
 from kraftpy.broker.isr import IsrProposal, Moment
 from kraftpy.broker.partition import ACKS_ALL
 from kraftpy.broker.reading import Reader
-from kraftpy.broker.validation import RefusedBatch, accept
+from kraftpy.broker.validation import Accepted, RefusedBatch, accept
 from kraftpy.broker.waiting import WaitingFetch, WaitingProduce
 from kraftpy.clock import Clock
 from kraftpy.errors import KraftError
 from kraftpy.logs import get_logger
 from kraftpy.metadata_log.image import Changes, ClusterImage
+from kraftpy.storage.record_batch import read_header
+from kraftpy.storage.request import Request
 from kraftpy.types import BrokerId, TopicId
 from kraftpy.wire.fetch import FetchRequest
 from kraftpy.wire.produce import ProducePartition, ProduceRequest, ProduceResult, RecordError
@@ -317,6 +319,28 @@ class ReplicaManager:
         appended = Appended(placed.end_offset, placed.leader_epoch, operation, slot)
         self._dirty.setdefault(hosted, []).append((appended, request.acks == ACKS_ALL))
         return None
+
+    def append_own(
+        self, hosted: HostedPartition, batch: bytearray, respond: RespondToProduce
+    ) -> None:
+        """A batch that the broker itself has made, with acks=all; it is written at once.
+
+        It waits without a deadline: whoever made it must know what became of it.
+        """
+        operation = WaitingProduce(1, respond)
+        code = hosted.replica.check_append(ACKS_ALL)
+        header = read_header(batch)
+        if code is ErrorCode.none and header.size > hosted.accepts.batch_bytes_max:
+            code = ErrorCode.message_too_large
+        if code is not ErrorCode.none:
+            operation.finish(0, ProduceResult(error_code=code.value))
+            return
+        placed = hosted.place(Accepted(Request(batch, [(0, header)]), header.max_timestamp))
+        assert isinstance(placed, Placed), "it has no producer whose sequence could be wrong"
+        operation.appended(0, ProduceResult(base_offset=placed.base_offset))
+        appended = Appended(placed.end_offset, placed.leader_epoch, operation, 0)
+        self._dirty.setdefault(hosted, []).append((appended, True))
+        self.end_of_input()
 
     def end_of_input(self) -> None:
         if not self._dirty:

@@ -129,8 +129,18 @@ def broker_config(settings: Settings, controller: str) -> BrokerConfig:
             data_dir=os.path.join(settings.data_dir, "broker"),
             metadata_log_dir="",
             controller_quorum_bootstrap_servers=controller,
+            offsets_topic_replication_factor=1,
+            group_initial_rebalance_delay_ms=_unless_set(
+                settings, "group_initial_rebalance_delay_ms", 0
+            ),
         )
     )
+
+
+def _unless_set(settings: Settings, attribute: str, better: int) -> int:
+    """What suits a machine of one's own better than Kafka's default, unless somebody differs."""
+    value: int = getattr(settings, attribute)
+    return better if value == getattr(Settings(), attribute) else value
 
 
 @contextmanager

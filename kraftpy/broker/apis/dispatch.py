@@ -75,7 +75,9 @@ class Dispatch:
         channel: ControllerChannel,
         producer_ids: ProducerIds,
         describe_dirs: Callable[[], Sequence[DirDescription]],
+        coordinated: Mapping[int, Answer],
     ) -> None:
+        """`coordinated`: the APIs of coordinators, answered by them."""
         self._facts = facts
         self._cache = cache
         self._channel = channel
@@ -106,6 +108,7 @@ class Dispatch:
             ),
             _DELETE_RECORDS: _later(partial(offsets.delete_records, manager)),
             _INIT_PRODUCER_ID: _later(partial(init_producer_id, producer_ids)),
+            **coordinated,
             **dict.fromkeys(FORWARDABLE, self._forward),
         }
         self.table: ApiTable = served([PRODUCE, apis.FETCH, *self._answers])

@@ -1,6 +1,6 @@
 """For every rule that is judged from rows: rows that break it, and rows that only look like it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -236,7 +236,7 @@ def all_records(log: Log) -> list[MetadataRecord]:
     return [record for _, records, _ in log.batches for record in records]
 
 
-def compared(log: Log, stored: list[MetadataRecord]) -> Found:
+def compared(log: Log, stored: Sequence[MetadataRecord]) -> Found:
     replayed = entities_of(all_records(log), KAFKA_DEFAULTS)
     held = entities_of(stored, KAFKA_DEFAULTS)
     return snapshot_is_the_log(replayed, held, node=1, end_offset=log.end_offset, epoch=1)

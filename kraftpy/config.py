@@ -88,6 +88,13 @@ class Settings(BrokerSettings):
         "",
         "Where this node listens. Empty: at its own address among the voters.",
     )
+    admin_listeners: str = _setting(
+        "admin.listeners",
+        any_text("HOST:PORT, none, or empty"),
+        "",
+        "Where health, metrics and the dashboard are served. Empty: at 127.0.0.1:9644, or at any "
+        "free port if that is taken; `none`: nowhere.",
+    )
     controller_quorum_election_timeout_ms: int = _setting(
         "controller.quorum.election.timeout.ms",
         whole_number(50, INT32_MAX),

@@ -40,6 +40,16 @@ class Appended(NamedTuple):
     slot: int
 
 
+class Intake:
+    """What producers appended to the partitions of a broker, for metrics."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+
+
 class HostedPartition:
     """In the event loop only."""
 
@@ -85,11 +95,14 @@ class HostedPartition:
         self.producers.append(batch.header)
         return Placed(offset, batch.header.end_offset, accepted.append_time_ms, epoch)
 
-    def write(self) -> None:
+    def write(self, intake: Intake) -> None:
         """Put all that was placed into the log, with one write."""
         placed, self.placed = self.placed, []
         if placed:
             self.log.append_placed(placed)
+            for header, _ in placed:
+                intake.records += header.record_count
+                intake.bytes += header.size
 
     # -- who waits ----------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from kraftpy.broker.effects import (
     StopFetching,
     TruncateTo,
 )
-from kraftpy.broker.hosted import Appended, HostedPartition, Placed
+from kraftpy.broker.hosted import Appended, HostedPartition, Intake, Placed
 from kraftpy.broker.isr import IsrProposal, Moment
 from kraftpy.broker.partition import ACKS_ALL
 from kraftpy.broker.reading import Reader
@@ -107,6 +107,7 @@ class ReplicaManager:
     ) -> None:
         """`reads_from_followers`: consumers are sent to the replica in their rack (KIP-392)."""
         self.broker_id = broker_id
+        self.intake = Intake()
         self._logs = logs
         self._clock = clock
         self._broker_epoch = broker_epoch
@@ -349,7 +350,7 @@ class ReplicaManager:
         moment = self.moment()
         for hosted, appends in dirty.items():
             try:
-                hosted.write()
+                hosted.write(self.intake)
             except KraftError as error:
                 for appended, _ in appends:
                     appended.operation.settle(appended.slot, ErrorCode.kafka_storage_error)

@@ -1,0 +1,264 @@
+"""Kill, pause, and all that a restart may find: no power, no directory, other bits on the disk."""
+
+import asyncio
+import os
+import shutil
+import signal
+from typing import Any
+
+from jepsen_like.nemesis.base import Fault, Made, NotNow, Situation, nothing
+
+_RUNNING_S = 60.0
+
+
+async def _start(situation: Situation, targets: list[str]) -> None:
+    for name in targets:
+        situation.cluster.nodes[name].may_exit = False
+        situation.cluster.start(name)
+
+
+async def kill(situation: Situation, targets: list[str]) -> Fault:
+    killed = [name for name in targets if situation.cluster.kill(name)]
+    if not killed:
+        raise NotNow("none of them runs")
+
+    async def heal() -> None:
+        await _start(situation, targets)
+
+    return Fault("kill", {"targets": targets}, heal)
+
+
+async def pause(situation: Situation, targets: list[str]) -> Fault:
+    stopped = [name for name in targets if situation.cluster.signal(name, signal.SIGSTOP)]
+    if not stopped:
+        raise NotNow("none of them runs")
+
+    async def heal() -> None:
+        for name in stopped:
+            situation.cluster.signal(name, signal.SIGCONT)
+
+    return Fault("pause", {"targets": stopped}, heal)
+
+
+# -- power ---------------------------------------------------------------------------------------
+
+
+def power_targets(situation: Situation) -> list[str]:
+    """Any number of controllers, since they sync what they acknowledge; or one broker, and only
+    while all others have all: Kafka promises replication, not fsync."""
+    _need_test_nodes(situation)
+    rng = situation.rng
+    if rng.random() < 0.5 and situation.brokers_are_whole():
+        return [rng.choice(situation.brokers)]
+    count = rng.randint(1, len(situation.controllers))
+    return rng.sample(situation.controllers, count)
+
+
+class LosePower:
+    """Take back what was not synced, then restart."""
+
+    def __init__(self, name: str, losses: tuple[str, ...]) -> None:
+        self.name = name
+        self._losses = losses
+
+    async def begin(self, situation: Situation) -> Fault:
+        targets = power_targets(situation)
+        loss = situation.rng.choice(self._losses)
+        seed = situation.rng.getrandbits(32)
+        lost = [name for name in targets if situation.cluster.lose_power(name, loss, seed)]
+
+        async def heal() -> None:
+            await _start(situation, targets)
+            if targets[0] in situation.brokers:
+                await until_whole(situation)
+
+        if not lost:
+            await heal()
+            raise NotNow("no test node answered")
+        return Fault(self.name, {"targets": lost, "loss": loss, "seed": seed}, heal)
+
+
+async def until_whole(situation: Situation, timeout_s: float = _RUNNING_S) -> bool:
+    """Wait until every partition has all its replicas in sync again."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.sleep(1.0)  # What was seen before the fault is no news.
+            while not situation.brokers_are_whole():
+                await asyncio.sleep(0.3)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _need_test_nodes(situation: Situation) -> None:
+    if not situation.cluster.has_faulty_nodes:
+        raise NotNow("only test nodes have a disk and a clock that can be put wrong")
+
+
+# -- directories ---------------------------------------------------------------------------------
+
+
+async def wipe(situation: Situation, targets: list[str]) -> Fault:
+    """One node comes back with an empty directory. A broker fetches all again. A voter must be
+    refused by the others, since it has forgotten whom it voted for; it gets its directory back."""
+    name = targets[0]
+    cluster = situation.cluster
+    node = cluster.nodes[name]
+    is_broker = not node.is_controller
+    if is_broker and not situation.brokers_are_whole():
+        raise NotNow("the other brokers do not have all")
+    cluster.kill(name)
+    kept = node.data_dir + ".kept"
+    shutil.rmtree(kept, ignore_errors=True)
+    os.rename(node.data_dir, kept)
+    node.may_exit = True  # It may refuse to run.
+    cluster.start(name)
+
+    async def heal() -> None:
+        if is_broker:
+            shutil.rmtree(kept, ignore_errors=True)
+            await _start(situation, [name])
+            await until_whole(situation)
+            return
+        cluster.kill(name)
+        shutil.rmtree(node.data_dir, ignore_errors=True)
+        os.rename(kept, node.data_dir)
+        await _start(situation, [name])
+
+    return Fault("wipe", {"targets": [name]}, heal)
+
+
+async def bit_rot(situation: Situation, targets: list[str]) -> Fault:
+    """Bits flip in the log or the state of one controller that is down. It must notice: refuse to
+    run, or cut what it can get again; then it gets its files back."""
+    name = targets[0]
+    cluster = situation.cluster
+    node = cluster.nodes[name]
+    cluster.kill(name)
+    kept = node.data_dir + ".kept"
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(node.data_dir, kept)
+    hurt = _flip_bits(situation, node.data_dir)
+    node.may_exit = True
+    cluster.start(name)
+    if hurt is None:
+        node.may_exit = False
+        raise NotNow("there is no file to hurt yet")
+
+    async def heal() -> None:
+        # Bits that nobody has read yet would still be wrong when the audit comes.
+        cluster.kill(name)
+        shutil.rmtree(node.data_dir, ignore_errors=True)
+        os.rename(kept, node.data_dir)
+        await _start(situation, [name])
+
+    return Fault("bit-rot", {"targets": [name], **hurt}, heal)
+
+
+def _flip_bits(situation: Situation, directory: str) -> dict[str, Any] | None:
+    rng = situation.rng
+    files = [
+        os.path.join(root, name)
+        for root, _, names in sorted(os.walk(directory))
+        for name in sorted(names)
+        if name.endswith((".log", ".checkpoint")) or name.startswith("quorum-state")
+    ]
+    files = [path for path in files if os.path.getsize(path) > 64]
+    if not files:
+        return None
+    path = rng.choice(files)
+    position = rng.randrange(os.path.getsize(path))
+    mask = 1 << rng.randrange(8)
+    with open(path, "r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ mask]))
+    return {"file": os.path.relpath(path, directory), "position": position, "mask": mask}
+
+
+# -- disks and clocks ----------------------------------------------------------------------------
+
+
+class Disk:
+    """A disk is full, fails or is slow for a while. A node that stops because of it may do so."""
+
+    def __init__(self, name: str, faults: dict[str, Any], may_exit: bool) -> None:
+        self.name = name
+        self._faults = faults
+        self._may_exit = may_exit
+
+    async def begin(self, situation: Situation) -> Fault:
+        _need_test_nodes(situation)
+        cluster = situation.cluster
+        is_broker = situation.rng.random() < 0.5 and situation.brokers_are_whole()
+        name = situation.rng.choice(situation.brokers if is_broker else situation.controllers)
+        node = cluster.nodes[name]
+        node.may_exit = self._may_exit
+        try:
+            cluster.ask_faults(name, do="disk", **self._faults)
+        except OSError as error:
+            node.may_exit = False
+            raise NotNow(f"{name}: {error}") from None
+
+        async def heal() -> None:
+            if node.is_running:
+                try:
+                    cluster.ask_faults(name, do="disk")
+                except OSError:
+                    await asyncio.sleep(0.5)  # It is about to end, or has.
+            cluster.look()
+            # A directory that has failed stays offline in its process: only a restart heals it.
+            if self._may_exit:
+                cluster.kill(name)
+            await _start(situation, [name])
+            if is_broker and self._may_exit:
+                await until_whole(situation)
+
+        return Fault(self.name, {"targets": [name], **self._faults}, heal)
+
+
+class ClockNemesis:
+    """Clocks jump by up to minutes, or run up to a twentieth too fast or slow."""
+
+    def __init__(self, name: str, *, drift: bool) -> None:
+        self.name = name
+        self._drift = drift
+
+    async def begin(self, situation: Situation) -> Fault:
+        _need_test_nodes(situation)
+        rng = situation.rng
+        targets = rng.sample(situation.all_nodes, rng.randint(1, len(situation.all_nodes)))
+        skews = {}
+        for name in targets:
+            offset_ms = int(rng.choice((-1, 1)) * 10 ** rng.uniform(2, 5.5))
+            rate = rng.uniform(0.95, 1.05)
+            skews[name] = (0, rate) if self._drift else (offset_ms, 1.0)
+            situation.cluster.skew(name, *skews[name])
+
+        async def heal() -> None:
+            for name in targets:
+                situation.cluster.skew(name, 0, 1.0)
+
+        return Fault(self.name, {"targets": targets, "skews": skews}, heal)
+
+
+ANY_ONE = ("one", "one", "active-controller", "partition-leader")
+ANY = (*ANY_ONE, "minority", "majority")
+
+PROCESS_FAULTS = (
+    Made("kill", kill, ANY),
+    Made("kill-all", kill, ("all",)),
+    Made("pause", pause, ANY),
+    LosePower("lost-fsync", ("lost",)),
+    LosePower("torn-fsync", ("prefix", "torn")),
+    Made("wipe", wipe, ("broker", "controller")),
+    Made("bit-rot", bit_rot, ("controller",)),
+    Disk("disk-full", {"full": True}, may_exit=True),
+    Disk("disk-error", {"io_error": True}, may_exit=True),
+    Disk("fsync-error", {"syncs_to_fail": 1}, may_exit=True),
+    Disk("slow-disk", {"sync_delay_ms": 150}, may_exit=False),
+    ClockNemesis("clock", drift=False),
+    ClockNemesis("drift", drift=True),
+)
+__all__ = ["PROCESS_FAULTS", "kill", "nothing", "pause"]

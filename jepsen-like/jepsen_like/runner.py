@@ -1,0 +1,313 @@
+"""One run: warm-up, load with faults, heal, settle, last look, stop, collect. Judging comes after.
+
+The run leaves a directory: history.jsonl, and what the nodes left under nodes/. The same directory
+can be judged again with `python -m jepsen_like check DIRECTORY`.
+"""
+
+import asyncio
+import datetime
+import os
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from jepsen_like.client.kafka import Address, Definite, Indefinite, KafkaClient
+from jepsen_like.cluster.processes import Cluster, ClusterOptions
+from jepsen_like.faults import FaultPlan, heal_everything
+from jepsen_like.history import Header, HistoryWriter
+from jepsen_like.lanes import Lane, Recorder
+from jepsen_like.nemesis.base import Seen, Situation
+from jepsen_like.observer import Observer
+from jepsen_like.options import RunOptions
+from jepsen_like.progress import Progress
+from jepsen_like.workloads.base import Surroundings, Workload
+from jepsen_like.workloads.registry import RATES, WORKLOADS
+
+HISTORY: Final = "history.jsonl"
+_START_S: Final = 90.0
+_LOOK_S: Final = 0.2
+_OPEN_OPS_S: Final = 35.0
+
+
+class RunFailed(Exception):
+    """The run could not be made: there is nothing to judge."""
+
+
+@dataclass(slots=True)
+class _Places:
+    """Where clients connect: by id where the harness knows it."""
+
+    brokers: dict[int, Address] = field(default_factory=dict)
+    bootstrap: list[Address] = field(default_factory=list)
+    controllers: dict[int, Address] = field(default_factory=dict)
+    direct_brokers: dict[int, Address] = field(default_factory=dict)
+    direct_controllers: dict[int, Address] = field(default_factory=dict)
+
+
+class Run:
+    """The parts of one run."""
+
+    def __init__(self, options: RunOptions, progress: Progress) -> None:
+        self.options = options
+        self._progress = progress
+        self._rng = random.Random(f"{options.seed}/{options.workload}/{','.join(options.nemesis)}")
+        self._start_ns = time.monotonic_ns()
+        self._cluster: Cluster | None = None
+        self._places = _Places()
+        self._seen = Seen()
+        self._writer: HistoryWriter
+        self._workload: Workload
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def _client(self) -> KafkaClient:
+        places = self._places
+        rng = random.Random(self._rng.getrandbits(64))
+        return KafkaClient(places.brokers or places.bootstrap, places.controllers, rng)
+
+    def _direct_client(self) -> KafkaClient:
+        """Past the proxy, for the onlooker; Metadata would lead it back, so it asks anew."""
+        places = self._places
+        rng = random.Random(self._rng.getrandbits(64))
+        brokers = places.direct_brokers or places.bootstrap
+        return KafkaClient(brokers, places.direct_controllers, rng, timeout_s=2.0)
+
+    def _write_run(self, kind: Any, f: str, **fields: Any) -> None:
+        self._writer.write(time.monotonic_ns(), "run", kind, f, **fields)
+
+    def _write_observed(self, f: str, fields: dict[str, Any]) -> None:
+        self._writer.write(time.monotonic_ns(), "observer", "ok", f, **fields)
+
+    def _phase(self, name: str) -> None:
+        self._progress.phase = name
+        self._write_run("ok", "phase", v=name)
+
+    def _on_event(self, what: str, node: str, details: dict[str, Any]) -> None:
+        if what == "start":
+            self._write_run("ok", "start", node=node, v=details)
+        else:
+            self._write_run("info", "exit", node=node, v=details)
+
+    def _header(self) -> Header:
+        nodes: dict[str, str] = {}
+        if self._cluster is not None:
+            nodes = {n.name: f"127.0.0.1:{n.proxy_port}" for n in self._cluster.nodes.values()}
+        for index, (host, port) in enumerate(self._places.bootstrap, 1):
+            nodes[f"n{index}"] = f"{host}:{port}"
+        options = self.options
+        more = {"mutant": options.mutant} if options.mutant else {}
+        return Header(
+            workload=options.workload,
+            nemesis=options.nemesis or ("none",),
+            seed=options.seed,
+            clients=options.clients,
+            time_s=options.time_s,
+            nodes=nodes,
+            options={**self._workload.options(), "rate": self._rate(), **more},
+            started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            command=options.command,
+        )
+
+    def _rate(self) -> float | None:
+        return self.options.rate or RATES[self.options.workload]
+
+    # -- the run -------------------------------------------------------------------------------
+
+    async def run(self) -> str:
+        """The path of the history."""
+        options = self.options
+        os.makedirs(options.directory, exist_ok=True)
+        path = os.path.join(options.directory, HISTORY)
+        surroundings = Surroundings(
+            clients=options.clients, rng=self._rng, options=dict(options.workload_options)
+        )
+        self._workload = WORKLOADS[options.workload](surroundings)
+        events: list[tuple[str, str, dict[str, Any]]] = []
+        if not options.against:
+            self._cluster = Cluster(self._cluster_options(), lambda *event: events.append(event))
+        try:
+            self._find_places()
+            with open(path, "w", encoding="utf-8") as file:
+                self._writer = HistoryWriter(file, self._header(), self._start_ns)
+                if self._cluster is not None:
+                    self._cluster._on_event = self._on_event
+                await self._phases()
+        finally:
+            if self._cluster is not None:
+                self._cluster.close()
+        return path
+
+    def _cluster_options(self) -> ClusterOptions:
+        options = self.options
+        return ClusterOptions(
+            directory=options.directory,
+            controllers=options.controllers,
+            brokers=options.brokers,
+            kraftpy=options.kraftpy,
+            mutant=options.mutant,
+            settings=options.settings,
+            seed=options.seed,
+        )
+
+    def _find_places(self) -> None:
+        places = self._places
+        for text in self.options.against:
+            host, _, port = text.strip().rpartition(":")
+            places.bootstrap.append((host or "127.0.0.1", int(port)))
+        if self._cluster is None:
+            return
+        for node in self._cluster.nodes.values():
+            known = places.controllers if node.is_controller else places.brokers
+            direct = places.direct_controllers if node.is_controller else places.direct_brokers
+            known[node.node_id] = ("127.0.0.1", node.proxy_port)
+            direct[node.node_id] = ("127.0.0.1", node.port)
+
+    async def _phases(self) -> None:
+        options = self.options
+        async with self._watched():
+            await self._start()
+            recorder = Recorder(self._writer, self._progress)
+            rate = self._rate()
+            lanes = [
+                Lane(number, options.clients, self._workload, recorder, self._client, rate, rng)
+                for number in range(options.clients)
+                for rng in [random.Random(self._rng.getrandbits(64))]
+            ]
+            stop = asyncio.Event()
+            self._phase("warmup")
+            loads = [asyncio.create_task(lane.run(stop)) for lane in lanes]
+            try:
+                await asyncio.sleep(options.warmup_s)
+                self._phase("load")
+                await self._load_with_faults()
+                self._phase("settle")
+                await asyncio.sleep(options.settle_s)
+            finally:
+                stop.set()
+                await _finish(loads)
+            await self._last_look(lanes)
+            self._phase("stop")
+        if self._cluster is not None:
+            loop = asyncio.get_running_loop()
+            codes = await loop.run_in_executor(None, self._cluster.stop_all)
+            self._write_run("ok", "stopped", v=codes)
+
+    @asynccontextmanager
+    async def _watched(self) -> AsyncIterator[None]:
+        """With an onlooker, a look at the processes, and the progress line."""
+        client = self._direct_client()
+        controllers = sorted(self._places.direct_controllers)
+        observer = Observer(client, controllers, self._seen, self._write_observed)
+        tasks = [asyncio.create_task(observer.run()), asyncio.create_task(self._look())]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            client.close()
+
+    async def _look(self) -> None:
+        while True:
+            if self._cluster is not None:
+                # One that stopped by itself is started again, or the rest of the run shows nothing.
+                for name in self._cluster.look():
+                    self._cluster.start(name)
+            self._progress.show((time.monotonic_ns() - self._start_ns) / 1e9)
+            self._writer.flush()
+            await asyncio.sleep(_LOOK_S)
+
+    async def _start(self) -> None:
+        """Start all nodes and wait until every broker serves and the workload is set up."""
+        if self._cluster is not None:
+            for name in self._cluster.nodes:
+                self._cluster.start(name)
+        client = self._client()
+        wanted = len(self._places.brokers) or 1
+        problem = "nobody answers"
+        try:
+            async with asyncio.timeout(_START_S):
+                while True:
+                    try:
+                        info = await client.refresh(None)
+                        if len(info.nodes) >= wanted:
+                            await self._workload.set_up(client)
+                            return
+                        problem = f"{len(info.nodes)} of {wanted} brokers are there"
+                    except (Definite, Indefinite) as error:
+                        problem = str(error)
+                    await asyncio.sleep(0.3)
+        except TimeoutError:
+            raise RunFailed(f"not ready within {_START_S:.0f} s: {problem}") from None
+        finally:
+            client.close()
+
+    async def _load_with_faults(self) -> None:
+        options = self.options
+        if not options.nemesis or self._cluster is None:
+            await asyncio.sleep(options.time_s)
+            self._phase("heal")
+            return
+        admin = self._client()
+        situation = Situation(self._cluster, self._seen, random.Random(self._rng.random()), admin)
+        plan = FaultPlan(
+            options.nemesis, situation, self._writer, self._progress, options.interval_s
+        )
+        task = asyncio.create_task(plan.run())
+        try:
+            await asyncio.wait([task], timeout=options.time_s)
+            if task.done():
+                task.result()  # Only by raising: it has no end of its own.
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._phase("heal")
+            await plan.heal_all()
+            await heal_everything(situation)
+            admin.close()
+
+    async def _last_look(self, lanes: list[Lane]) -> None:
+        self._phase("final")
+        workload = self._workload
+        clients = [self._client() for _ in lanes]
+        try:
+            processes = workload.final_processes(clients)
+            looks = [
+                asyncio.create_task(lane.finish(process, workload.is_finished))
+                for lane, process in zip(lanes, processes, strict=False)
+            ]
+            if looks:
+                await asyncio.wait(looks, timeout=self.options.final_s)
+            for look in looks:
+                look.cancel()
+            await asyncio.gather(*looks, return_exceptions=True)
+        finally:
+            for client in clients:
+                client.close()
+        unread = workload.unread()
+        self._write_run("ok", "final-polls", v={"complete": not unread, "unread": unread})
+
+
+async def _finish(tasks: list["asyncio.Task[None]"]) -> None:
+    """Operations that are open are waited for; those that never end are given up."""
+    _, left = await asyncio.wait(tasks, timeout=_OPEN_OPS_S)
+    for task in left:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result
+
+
+def run(options: RunOptions, progress: Progress) -> str:
+    """The same for whoever has no event loop."""
+    try:
+        import uvloop
+
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    except ImportError:
+        runner = asyncio.Runner()
+    with runner:
+        return runner.run(Run(options, progress).run())

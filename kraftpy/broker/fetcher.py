@@ -17,13 +17,15 @@ from kraftpy.broker.backoff import Backoff
 from kraftpy.broker.hosted import HostedPartition
 from kraftpy.broker.metadata.nodes import BrokerNode
 from kraftpy.broker.reads import EpochEnd, FetchPosition
+from kraftpy.broker.replica_connection import ReplicaConnection
 from kraftpy.broker.replica_manager import ReplicaManager
 from kraftpy.errors import InvalidBatch, KraftError, Unreachable
 from kraftpy.logs import get_logger
-from kraftpy.network.client import WireClient
 from kraftpy.storage.request import read_replicated
-from kraftpy.types import BrokerId, Rng, to_wire_uuid
-from kraftpy.wire.apis import FETCH, LIST_OFFSETS
+from kraftpy.types import BrokerId, Rng, TopicId
+from kraftpy.wire.apis import LIST_OFFSETS
+from kraftpy.wire.primitives import to_error_code
+from kraftpy.wire.replica_fetch import FetchedReplica, ReplicaFetch, WantedPartition
 
 log = get_logger(__name__)
 
@@ -31,7 +33,6 @@ _CONNECT_S: Final = 2.0
 _SLACK_S: Final = 5.0  # Beyond the wait that a leader was asked for.
 _FIRST_PAUSE_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
-_FETCH_VERSION_MAX: Final = 17
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 
@@ -118,7 +119,7 @@ class _Fetcher:
         self._partitions: dict[HostedPartition, None] = {}
         self._paused: set[HostedPartition] = set()
         self._work = asyncio.Event()
-        self._client: WireClient | None = None
+        self._client: ReplicaConnection | None = None
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run())
 
@@ -138,12 +139,12 @@ class _Fetcher:
     async def close(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        await self._hang_up()
+        self._hang_up()
 
-    async def _hang_up(self) -> None:
+    def _hang_up(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await client.close()
+            client.close()
 
     async def _run(self) -> None:
         while True:
@@ -153,7 +154,7 @@ class _Fetcher:
                 self._backoff.reset()
             except KraftError as error:
                 log.debug("replica_fetch_failed", why=str(error))
-                await self._hang_up()
+                self._hang_up()
                 await asyncio.sleep(self._backoff.next_s())
 
     async def _fetch_once(self) -> None:
@@ -167,77 +168,69 @@ class _Fetcher:
             return
         client = await self._connected()
         wait_s = self._settings.wait_ms_max / 1000 + _SLACK_S
-        answer = await client.ask(
-            FETCH, self._values(asked), version_max=_FETCH_VERSION_MAX, wait_s=wait_s
-        )
-        if answer.error_code is not ErrorCode.none:
-            raise Unreachable(f"{client.place} answers Fetch with {answer.error_code.name}")
+        answer = await client.fetch(self._request(asked), wait_s=wait_s)
+        if answer.error_code:
+            name = to_error_code(answer.error_code).name
+            raise Unreachable(f"{client.place} answers Fetch with {name}")
         by_key = {(each.topic_id, each.index): each for each in asked}
-        for topic in answer.responses:
-            for found in topic.partitions:
-                partition = by_key.get((topic.topic_id.bytes, found.partition_index))
-                if partition is not None and partition in self._partitions:
-                    await self._take(client, partition, asked[partition], found)
+        lost = []
+        for found in answer.partitions:
+            partition = by_key.get((found.topic_id, found.partition))
+            if partition is None or partition not in self._partitions:
+                continue
+            if self._take(partition, asked[partition], found):
+                lost.append(partition)
+        # Last: the next question ends the life of the records that the answer holds.
+        for partition in lost:
+            await self._find_range(client, partition, asked[partition])
 
-    async def _connected(self) -> WireClient:
+    async def _connected(self) -> ReplicaConnection:
         if self._client is not None and not self._client.is_broken:
             return self._client
-        await self._hang_up()
+        self._hang_up()
         node = self._node()
         if node is None:
             raise Unreachable("the leader has no listener that is known")
-        self._client = await WireClient.connect(node.host, node.port, timeout_s=_CONNECT_S)
+        self._client = await ReplicaConnection.connect(node.host, node.port, timeout_s=_CONNECT_S)
         return self._client
 
-    def _values(self, asked: dict[HostedPartition, FetchPosition]) -> dict[str, Any]:
-        topics: dict[bytes, list[dict[str, Any]]] = {}
+    def _request(self, asked: dict[HostedPartition, FetchPosition]) -> ReplicaFetch:
+        settings = self._settings
+        topics: dict[TopicId, list[WantedPartition]] = {}
         for partition, position in asked.items():
-            topics.setdefault(partition.topic_id, []).append(
-                {
-                    "partition": partition.index,
-                    "current_leader_epoch": position.leader_epoch,
-                    "fetch_offset": position.offset,
-                    "last_fetched_epoch": position.last_fetched_epoch,
-                    "log_start_offset": position.log_start_offset,
-                    "partition_max_bytes": self._settings.bytes_max,
-                }
-            )
-        broker_id = self._manager.broker_id
-        return {
-            "replica_state": {"replica_id": broker_id, "replica_epoch": self._broker_epoch()},
-            "max_wait": timedelta(milliseconds=self._settings.wait_ms_max),
-            "min_bytes": self._settings.bytes_min,
-            "max_bytes": self._settings.response_bytes_max,
-            "isolation_level": 0,
-            "session_id": 0,
-            "session_epoch": -1,
-            "topics": [
-                {"topic_id": to_wire_uuid(topic_id), "partitions": partitions}
-                for topic_id, partitions in topics.items()
-            ],
-            "forgotten_topics_data": (),
-            "rack_id": "",
-        }
+            wanted = WantedPartition(partition.index, *position, settings.bytes_max)
+            topics.setdefault(partition.topic_id, []).append(wanted)
+        return ReplicaFetch(
+            self._manager.broker_id,
+            self._broker_epoch(),
+            settings.wait_ms_max,
+            settings.bytes_min,
+            settings.response_bytes_max,
+            topics,
+        )
 
     # -- one partition's answer ---------------------------------------------------------------
 
-    async def _take(
-        self, client: WireClient, partition: HostedPartition, position: FetchPosition, found: Any
-    ) -> None:
+    def _take(
+        self, partition: HostedPartition, position: FetchPosition, found: FetchedReplica
+    ) -> bool:
+        """Whether the leader must be asked which offsets it has."""
         if not partition.replica.accepts(position):
-            return
-        error = found.error_code
-        if error is ErrorCode.offset_out_of_range:
-            await self._find_range(client, partition, position)
-        elif error is not ErrorCode.none:
+            return False
+        if found.error_code == ErrorCode.offset_out_of_range.value:
+            return True
+        if found.error_code:
             self._pause(partition)
-        elif found.diverging_epoch.epoch >= 0:
-            end = EpochEnd(found.diverging_epoch.epoch, found.diverging_epoch.end_offset)
+        elif found.diverging is not None and found.diverging[0] >= 0:
+            end = EpochEnd(*found.diverging)
             self._manager.carry_out(partition, partition.replica.diverged(position, end))
         else:
             self._append(partition, position, found)
+        return False
 
-    def _append(self, partition: HostedPartition, position: FetchPosition, found: Any) -> None:
+    def _append(
+        self, partition: HostedPartition, position: FetchPosition, found: FetchedReplica
+    ) -> None:
         if found.records:
             try:
                 placed = read_replicated(found.records)
@@ -258,7 +251,7 @@ class _Fetcher:
         self._manager.carry_out(partition, effects)
 
     async def _find_range(
-        self, client: WireClient, partition: HostedPartition, position: FetchPosition
+        self, client: ReplicaConnection, partition: HostedPartition, position: FetchPosition
     ) -> None:
         offsets = []
         for timestamp in (_EARLIEST, _LATEST):

@@ -96,3 +96,9 @@ CLEANER_SLICE_MS: Final = 5
 RECOVERY_PROGRESS_EVERY: Final = 100
 # Topics of Metadata responses that a broker keeps encoded, for all listeners and versions together.
 METADATA_ENCODED_BYTES_MAX: Final = 64 * 1024 * 1024
+# What a node notes for audits: a file of this size, and the one before it.
+AUDIT_NOTES_BYTES_MAX: Final = 1024 * 1024
+# Partitions up to which a node keeps a digest of its image; a walk over more takes too long.
+AUDIT_DIGEST_PARTITIONS_MAX: Final = 200_000
+# Partitions of which a broker notes the high watermark in one go.
+AUDIT_SAMPLES_MAX: Final = 20

@@ -19,7 +19,8 @@ from typing import Final
 
 from kraftpy.clock import Clock
 from kraftpy.errors import FatalFault, KraftError
-from kraftpy.metadata_log.image import EMPTY, ClusterImage
+from kraftpy.metadata_log.image import EMPTY, Changes, ClusterImage
+from kraftpy.metadata_log.image_notes import due_at
 from kraftpy.metadata_log.loading import replay_with_changes
 from kraftpy.metadata_log.snapshot_file import SnapshotId, read_snapshot
 from kraftpy.quorum.consensus import CommittedBatch, Consensus
@@ -31,6 +32,8 @@ _NO_END: Final = (1 << 63) - 1
 _GATHER_S: Final = 0.005
 
 HandOver = Callable[[ClusterImage, PartitionIndex], None]
+# Told of each step: the image before, the one after, and what changed; None after a snapshot.
+Replayed = Callable[[ClusterImage, ClusterImage, Changes | None], None]
 _Told = list[CommittedBatch] | SnapshotId | HandOver | bool | None  # None is the end.
 
 
@@ -44,8 +47,10 @@ class ImageKeeper:
         consensus: Consensus,
         clock: Clock,
         on_fault: Callable[[FatalFault], None],
+        notes: Replayed | None = None,
     ) -> None:
         self.image: ClusterImage = EMPTY
+        self._notes = notes
         self._index = PartitionIndex(EMPTY)
         self._keeps_index = True
         self._files = files
@@ -126,8 +131,10 @@ class ImageKeeper:
 
     def _take(self, told: SnapshotId | HandOver | bool | None) -> None:
         if isinstance(told, SnapshotId):
-            self.image = read_snapshot(self._files, self._directory, told)
+            before, self.image = self.image, read_snapshot(self._files, self._directory, told)
             self._index = PartitionIndex(self.image)
+            if self._notes is not None:
+                self._notes(before, self.image, None)
         elif isinstance(told, bool):
             self._keeps_index = told
         elif told is not None:
@@ -138,10 +145,25 @@ class ImageKeeper:
     def _replay(self, batches: list[CommittedBatch]) -> None:
         if not batches:
             return
+        if self._notes is not None:
+            ends = [batch.header.end_offset for batch in batches]
+            due = due_at(batches[0].header.base_offset, ends)
+            if due is not None:
+                self._step(batches[: due + 1])
+                batches = batches[due + 1 :]
+        if batches:
+            self._step(batches)
+        self._offer()
+
+    def _step(self, batches: list[CommittedBatch]) -> None:
         found = ((batch.header, memoryview(batch.data)) for batch in batches)
         image, changes = replay_with_changes(self.image, found, _NO_END)
         self._index.move(image, changes)
-        self.image = image
+        before, self.image = self.image, image
+        if self._notes is not None:
+            self._notes(before, image, changes)
+
+    def _offer(self) -> None:
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._offered_ms >= _OFFER_EVERY_MS:
             self._offered_ms = now_ms

@@ -22,6 +22,7 @@ from kraftpy.metadata_log.snapshotter import Snapshotter
 from kraftpy.network.server import listening_sockets
 from kraftpy.quorum.apis.context import Api, Controllers
 from kraftpy.quorum.apis.control import handlers
+from kraftpy.quorum.audit_notes import ControllerNotes
 from kraftpy.quorum.consensus import CommittedBatch, Consensus, Listener
 from kraftpy.quorum.control.api_table import CONTROL_APIS
 from kraftpy.quorum.controller_loop import ControllerLoop
@@ -35,10 +36,12 @@ from kraftpy.quorum.raft.peers import TcpWorld, is_peer
 from kraftpy.quorum.raft.quorum_state import FILE_NAME as QUORUM_STATE_FILE
 from kraftpy.quorum.registration import Registrar, registration_message, registration_values
 from kraftpy.quorum.server import ControllerServer
+from kraftpy.storage.audit_notes import AuditNotes
 from kraftpy.storage.directory import DataDirectory
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.storage.identity import Identity, check_identity, format_directory, load_identity
 from kraftpy.types import random_uuid, uuid_text
+from kraftpy.wire.apis import ELECT_LEADERS
 
 log = get_logger(__name__)
 
@@ -224,14 +227,19 @@ async def running(
         sockets = listening_sockets(config.host, config.port)
         driver, world = make_driver(config, identity, files, clock, rng)
         events = NodeEvents(config.node_id, loop)
-        keeper = ImageKeeper(files, config.metadata_dir, driver, clock, events.failed)
+        audit_notes = AuditNotes(files, config.data_dir, clock)
+        notes = ControllerNotes(audit_notes, config.node_id, clock)
+        driver.engine.journal.take_notes(notes.stored, notes.truncated)
+        keeper = ImageKeeper(
+            files, config.metadata_dir, driver, clock, events.failed, notes.replayed
+        )
         view = LogView(driver.engine, files)
-        listeners: list[Listener] = [view, keeper, events]
+        listeners: list[Listener] = [view, keeper, events, notes]
         controller: ControllerLoop | None = None
         if more_apis is None:
             controller = make_controller(config, identity, driver, keeper, view, events, clock, rng)
             listeners.append(controller)
-            apis = handlers(controller, CONTROL_APIS)
+            apis = handlers(controller, CONTROL_APIS, {ELECT_LEADERS: notes.asked})
         else:
             apis = more_apis(driver)
         server = ControllerServer(
@@ -256,5 +264,6 @@ async def running(
             )
         finally:
             await _close(driver, server, controller, keeper)
+            audit_notes.close()
         if events.fault.done():
             raise events.fault.result()

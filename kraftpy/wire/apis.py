@@ -82,6 +82,7 @@ class Request(NamedTuple):
     message: Any
     response_type: type
     frame: bytes = b""  # As it came, without its length: for whoever passes it on.
+    principal: str = ""  # Who asked, where a broker that passes it on has said so.
 
     def response(self, values: Mapping[str, Any]) -> bytearray:
         """The answer's frame, from the values that any version has."""

@@ -61,4 +61,4 @@ def _unwrapped(table: ApiTable, asked: Any) -> tuple[Request | None, ErrorCode]:
         return None, ErrorCode.invalid_request
     name = api_name(start.api_key)
     log.debug("request_forwarded", api=name, principal=principal.name, address=address)
-    return inner, ErrorCode.none
+    return inner._replace(principal=principal.name), ErrorCode.none

@@ -96,6 +96,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
         self._installing: tuple[int, int] | None = None
         self.fault: FatalFault | None = None
         self.is_leader: Callable[[], bool] = lambda: False
+        self.on_truncated: Callable[[int], None] = lambda _offset: None
         # A read in another thread must not meet a log that is being cut.
         self.lock = threading.Lock()
         for header, _ in self._log.batches(self._log.start_offset):
@@ -335,6 +336,7 @@ class RaftJournal(Journal):  # type: ignore[misc]
                     del column[position - 1 :]
         except StorageError as error:
             raise self.fail(DiskFault(str(error))) from error
+        self.on_truncated(offset)
         for each in [known for known in self._recent if known >= offset]:
             self._recent_bytes -= self._recent.pop(each).header.size
 
@@ -394,6 +396,14 @@ class RaftJournal(Journal):  # type: ignore[misc]
             self._log.flush()
         except DiskFault as error:
             raise self.fail(error) from error
+
+    def take_notes(
+        self, on_stored: Callable[[Vote], None], on_truncated: Callable[[int], None]
+    ) -> None:
+        """Tell of votes, of the one that was found first, and of cuts; neither may raise."""
+        on_stored(self._vote)
+        self._state_file.on_stored = on_stored
+        self.on_truncated = on_truncated
 
     @property
     def vote_is_stored(self) -> bool:

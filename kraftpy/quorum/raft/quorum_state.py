@@ -5,6 +5,7 @@ as a whole and synced before any message that depends on it leaves.
 """
 
 import json
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -29,6 +30,7 @@ class QuorumStateFile:
     def __init__(self, files: FileLayer, path: str) -> None:
         self._files = files
         self._path = path
+        self.on_stored: Callable[[Vote], None] = lambda _vote: None  # For whoever takes notes.
 
     def load(self) -> Vote:
         """CorruptRecord if it is damaged: guessing an epoch could mean voting twice."""
@@ -58,3 +60,4 @@ class QuorumStateFile:
             self._files.replace(self._path, body + b"\n%08x\n" % crc32c(body))
         except OSError as error:
             raise DiskFault(f"cannot write {self._path}: {error}") from error
+        self.on_stored(vote)

@@ -18,6 +18,7 @@ import click
 
 from kraftpy import __version__
 from kraftpy.errors import ConfigError, KraftError
+from kraftpy.lean_imports import lean_imports
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for entry in ENTRIES:
             if entry.name == cmd_name:
-                module = importlib.import_module(entry.module)
+                with lean_imports():
+                    module = importlib.import_module(entry.module)
                 # A command whose name is a word of Python's has an underscore behind it.
                 command = getattr(module, entry.name, None) or getattr(module, f"{entry.name}_")
                 assert isinstance(command, click.Command)

@@ -38,9 +38,10 @@ _PORT_ATTEMPTS: Final = 1000
 _START_ATTEMPTS: Final = 3
 _OUTPUT_SHOWN_BYTES: Final = 4000
 _TAKEN: Final = os.strerror(errno.EADDRINUSE)
-# Sooner than in production, where a pause of seconds must not cost a leader its place.
+# Sooner than in production. Not much sooner: brokers need two seconds to give a controller up that
+# is paused, and the next one must hear from them before it takes them for dead.
 _DEFAULTS: Final = {
-    "broker.session.timeout.ms": "3000",
+    "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "500",
 }
 # One replica each in a cluster of one, and so on: what Kafka's defaults want needs three brokers.
@@ -110,6 +111,7 @@ class Cluster:
 
     def pid(self, node: int) -> int:
         """The process of a node that runs."""
+        self._wait(node, lambda member: member.pid > 0, "has not been started")
         return self._member(node).pid
 
     def is_running(self, node: int) -> bool:
@@ -214,7 +216,8 @@ class Cluster:
     def start(self, node: int) -> None:
         """Start a node's process without waiting for it."""
         process = self._process(node)
-        if self._nursery.members.get(self._key(process), Member()).is_running:
+        before = self._nursery.members.get(self._key(process))
+        if before is not None and before.is_running:
             raise ValueError(f"node {node} is running")
         self._nursery.start(
             {

@@ -19,13 +19,12 @@ import kraftpy
 from kraftpy.clock import SystemClock
 from kraftpy.errors import KraftError
 
-# kio offers strategies to hypothesis wherever that is installed; a node needs none, and starts
-# noticeably sooner without it.
 _PROCESS: Final = "kraftpy.testing.nursery_process"
 _PROGRAM: Final = f"""
 import sys
-sys.modules["hypothesis"] = None
-from {_PROCESS} import main
+from kraftpy.lean_imports import lean_imports
+with lean_imports():
+    from {_PROCESS} import main
 main(int(sys.argv[1]), int(sys.argv[2]))
 """
 _READ_BYTES: Final = 64 * 1024
@@ -40,7 +39,7 @@ class ClusterFailed(KraftError):
 class Member:
     """What is known of one forked process."""
 
-    pid: int = -1
+    pid: int = -1  # Until the nursery has forked it.
     is_ready: bool = False
     is_paused: bool = False
     exit_code: int | None = None
@@ -48,7 +47,7 @@ class Member:
 
     @property
     def is_running(self) -> bool:
-        return self.pid > 0 and self.exit_code is None
+        return self.exit_code is None
 
 
 class Nursery:

@@ -24,11 +24,20 @@ import traceback
 from typing import Any, Final
 
 from kraftpy.testing.members import run_member
+from kraftpy.wire import apis
+from kraftpy.wire.generated import reader_of, writer_of
+from kraftpy.wire.headers import API_VERSIONS
 
 _READ_BYTES: Final = 64 * 1024
 _LINE_BYTES_MAX: Final = 4096  # POSIX lets no smaller write to a pipe be cut in two.
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _FAILED: Final = 70  # sysexits.h: an internal fault.
+# What every node says and hears before its first client has been served, by API and version.
+_FIRST_WORDS: Final = (
+    *((API_VERSIONS, 0), (API_VERSIONS, 3), (apis.METADATA, 13), (apis.FETCH, 17)),
+    *((apis.BROKER_REGISTRATION, 4), (apis.BROKER_HEARTBEAT, 2)),
+    *((apis.CONTROLLER_REGISTRATION, 0), (apis.CREATE_TOPICS, 7)),
+)
 
 
 class NurseryProcess:
@@ -172,8 +181,16 @@ def _take_output(path: str) -> None:
     os.close(out)
 
 
+def _learn_first_words() -> None:
+    """Messages are code that is made when it is first needed: once here, and not in each fork."""
+    for api_key, version in _FIRST_WORDS:
+        for entity in (apis.request_type(api_key, version), apis.response_type(api_key, version)):
+            reader_of(entity)
+            writer_of(entity)
+
+
 def main(commands_fd: int, events_fd: int) -> None:
     """What the nursery's process runs."""
-    gc.collect()
+    _learn_first_words()
     gc.freeze()  # What was imported stays: looking at it again would copy its pages in every fork.
     NurseryProcess(commands_fd, events_fd).run()

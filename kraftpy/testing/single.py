@@ -104,6 +104,7 @@ def _broker_config(settings: Settings, controller: str) -> BrokerConfig:
             data_dir=os.path.join(settings.data_dir, "broker"),
             metadata_log_dir="",
             controller_quorum_bootstrap_servers=controller,
+            offsets_topic_replication_factor=1,  # There is nobody to replicate to.
         )
     )
 

@@ -43,6 +43,7 @@ log = get_logger(__name__)
 
 _DESCRIBED_PARTITIONS_MAX: Final = 2000  # max.request.partition.size.limit
 _CREATE_S: Final = 10.0
+_CREATED_SOON_S: Final = 0.25
 _LIST_OFFSETS: Final = 2
 _DELETE_RECORDS: Final = 21
 _INIT_PRODUCER_ID: Final = 22
@@ -160,8 +161,15 @@ class Dispatch:
         answer, topics_to_create = await self._metadata_handler.metadata(
             request, facts.listener, auto_create=facts.auto_create_topics
         )
-        for name in topics_to_create:
-            self._create(name)
+        if not topics_to_create:
+            return answer
+        # A client that hears that there is no such topic waits a tenth of a second before it asks
+        # again. Most often the topic is there long before that.
+        creating = [self._create(name) for name in topics_to_create]
+        await asyncio.wait(creating, timeout=_CREATED_SOON_S)
+        answer, _ = await self._metadata_handler.metadata(
+            request, facts.listener, auto_create=False
+        )
         return answer
 
     # -- by the controller --------------------------------------------------------------------
@@ -169,12 +177,14 @@ class Dispatch:
     async def _forward(self, request: Request, address: str) -> bytearray:
         return await self._forwarder.forward(request, request.frame, Client(address=address))
 
-    def _create(self, name: str) -> None:
+    def _create(self, name: str) -> asyncio.Task[None]:
         """Have a topic created that somebody asked for; who asks again finds it."""
-        if name not in self._creating:
-            task = asyncio.get_running_loop().create_task(self._create_topic(name))
-            self._creating[name] = task
-            task.add_done_callback(lambda _task: self._creating.pop(name, None))
+        found = self._creating.get(name)
+        if found is None:
+            found = asyncio.get_running_loop().create_task(self._create_topic(name))
+            self._creating[name] = found
+            found.add_done_callback(lambda _task: self._creating.pop(name, None))
+        return found
 
     async def _create_topic(self, name: str) -> None:
         topic = {
@@ -198,6 +208,10 @@ class Dispatch:
             await self._channel.send(request)
         except KraftError as error:
             log.warning("topic_not_created", topic=name, why=str(error))
+            return
+        while name not in self._cache.image.topic_ids:
+            if not await self._cache.reached(self._cache.end_offset + 1, _CREATED_SOON_S):
+                return
 
 
 def _at_once(answer: Callable[[Request], bytearray]) -> Answer:

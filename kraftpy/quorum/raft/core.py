@@ -164,6 +164,9 @@ class RaftCore(stock.SyncObj):  # type: ignore[misc]
         # What a snapshot stands for counts as applied.
         self._SyncObj__raftLastApplied = _here().journal.commit_index
         self.addOnTickCallback(guard.flush)
+        if not others:
+            # Nobody else can be elected or lead already, so there is nobody to wait for.
+            self._SyncObj__raftElectionDeadline = 0.0
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
         return self._guard.may_stand()

@@ -80,7 +80,7 @@ def test_one_broker_keeps_its_data_over_kill_and_pause() -> None:
 
 
 def test_leaders_and_in_sync_replicas_follow_the_faults() -> None:
-    settings = {"replica.lag.time.max.ms": 1000, "broker.session.timeout.ms": 2000}
+    settings = {"replica.lag.time.max.ms": 1000, "broker.session.timeout.ms": 6000}
     with kraftpy_cluster(brokers=3, controllers=3, settings=settings) as cluster:
         create(cluster, "t")
         servers = cluster.bootstrap_servers

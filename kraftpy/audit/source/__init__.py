@@ -1,0 +1,1 @@
+"""Metadata logs at rest: finding them, reading them, cutting them into parts."""

@@ -1,0 +1,295 @@
+"""What the headers of all batches of all nodes say: how far each log goes, where logs differ, what
+is damaged, who led when. The first pass of every engine; its results are small.
+
+An engine gathers a NodeSurvey per node and the rows at offsets where nodes may differ (`odd`); the
+rules about logs then judge these, and `pieces.py` decides what to replay. What always holds: where
+all nodes have the same good batch, nothing is kept but counts.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from kraftpy.audit.rules import node_logs
+from kraftpy.audit.rules.rows import BatchRow, LeaderRow, LogRow, SnapshotRow, VotersRow
+from kraftpy.audit.rules.rule import Violation
+from kraftpy.audit.source.batches import Found, found_batches
+from kraftpy.audit.source.directories import LogDirectory, Segment
+from kraftpy.audit.source.stores import Store, store_of
+from kraftpy.errors import RecordDecodeError
+from kraftpy.metadata_log.batches import control_records
+from kraftpy.metadata_log.control_records import ControlRecord, LeaderChange, Voters
+
+ODD_MAX: Final = 100_000  # Rows that an engine keeps because nodes differ there.
+_FAR: Final = (1 << 63) - 1
+
+
+class SurveyRow(NamedTuple):
+    """A batch of a node and where it is. `damage` says why it cannot be used."""
+
+    base_offset: int  # Where it is damaged beyond that: the offset that was due.
+    end_offset: int
+    node: int
+    epoch: int
+    crc: int
+    size: int
+    records: int
+    is_control: bool
+    timestamp_ms: int
+    path: str
+    position: int
+    damage: str | None
+
+    def as_batch(self) -> BatchRow:
+        return BatchRow(
+            self.node,
+            self.base_offset,
+            self.end_offset,
+            self.epoch,
+            self.crc,
+            self.size,
+            self.is_control,
+        )
+
+
+@dataclass(slots=True)
+class NodeSurvey:
+    """One node's log, summed up."""
+
+    node: int
+    start_offset: int = 0
+    end_offset: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    first_timestamp_ms: int = -1
+    last_timestamp_ms: int = -1
+    torn_bytes: int = 0
+    last_epoch: int = -1
+    # By epoch: its first batch, and where its last one ends.
+    firsts: dict[int, BatchRow] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    leaders: list[LeaderRow] = field(default_factory=list)
+    voters: list[VotersRow] = field(default_factory=list)
+    seams: list[tuple[BatchRow, BatchRow]] = field(default_factory=list)  # That do not fit.
+    damaged: list[SurveyRow] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Survey:
+    """All nodes, and the rows at offsets where they may differ."""
+
+    nodes: dict[int, NodeSurvey] = field(default_factory=dict)
+    odd: list[SurveyRow] = field(default_factory=list)
+    odd_left_out: int = 0
+    leaders_at_ms: dict[tuple[int, int], int] = field(default_factory=dict)  # (epoch, leader).
+
+
+def rows_of(log: LogDirectory, store: Store | None = None) -> Iterator[tuple[SurveyRow, Found]]:
+    """The batches of one log, damaged ones included."""
+    store = store_of(log.path) if store is None else store
+    due = log.start_offset
+    for segment in log.segments:
+        due = max(due, segment.base_offset)
+        for found in found_batches(store, segment.path, 0, segment.size):
+            row = survey_row(log.node, segment, found, due)
+            due = max(due, row.end_offset)
+            yield row, found
+
+
+def survey_row(node: int, segment: Segment, found: Found, due: int) -> SurveyRow:
+    header = found.header
+    if header is None:
+        return SurveyRow(
+            due,
+            due,
+            node,
+            -1,
+            0,
+            found.size,
+            0,
+            False,
+            -1,
+            segment.path,
+            found.position,
+            found.damage,
+        )
+    return SurveyRow(
+        header.base_offset,
+        header.end_offset,
+        node,
+        header.leader_epoch,
+        header.crc,
+        header.size,
+        header.record_count,
+        header.is_control,
+        header.max_timestamp,
+        segment.path,
+        found.position,
+        found.damage,
+    )
+
+
+class _NodeWalk:
+    """Sums up one node while its rows go by."""
+
+    def __init__(self, log: LogDirectory, survey: Survey) -> None:
+        self.log = log
+        self._survey = survey
+        self.out = NodeSurvey(log.node, log.start_offset, log.start_offset)
+        survey.nodes[log.node] = self.out
+        self._last: SurveyRow | None = None
+
+    def rows(self) -> Iterator[SurveyRow]:
+        tail: list[SurveyRow] = []  # Damage that is a torn tail if nothing good follows.
+        for row, found in rows_of(self.log):
+            if row.damage is not None:
+                tail.append(row)
+                continue
+            self.out.damaged += tail
+            yield from tail
+            tail = []
+            self._good(row, found)
+            yield row
+        if tail and self._is_torn(tail):
+            self.out.torn_bytes = sum(row.size for row in tail)
+        else:
+            self.out.damaged += tail
+            yield from tail
+
+    def _is_torn(self, tail: Sequence[SurveyRow]) -> bool:
+        last = self.log.segments[-1]
+        return all(row.path == last.path for row in tail) and len(tail) == 1
+
+    def _good(self, row: SurveyRow, found: Found) -> None:
+        out = self.out
+        out.batches += 1
+        out.records += 0 if row.is_control else row.records
+        out.bytes += row.size
+        if out.first_timestamp_ms < 0:
+            out.first_timestamp_ms = row.timestamp_ms
+        out.last_timestamp_ms = max(out.last_timestamp_ms, row.timestamp_ms)
+        out.end_offset = max(out.end_offset, row.end_offset)
+        out.last_epoch = max(out.last_epoch, row.epoch)
+        if row.epoch not in out.firsts:
+            out.firsts[row.epoch] = row.as_batch()
+        out.ends[row.epoch] = row.end_offset
+        last, self._last = self._last, row
+        if last is not None and not _fits(last, row):
+            out.seams.append((last.as_batch(), row.as_batch()))
+        if row.is_control:
+            note_controls(self._survey, out, row, controls_of(found))
+
+
+def controls_of(found: Found) -> list[ControlRecord]:
+    assert found.header is not None
+    try:
+        return control_records(found.header, found.data)
+    except RecordDecodeError:
+        return []  # A control record of a kind that is not known here.
+
+
+def note_controls(
+    survey: Survey, out: NodeSurvey, row: SurveyRow, controls: Sequence[ControlRecord]
+) -> None:
+    for offset, control in enumerate(controls, row.base_offset):
+        if isinstance(control, LeaderChange):
+            out.leaders.append(LeaderRow(out.node, offset, row.epoch, control.leader_id))
+            survey.leaders_at_ms.setdefault((row.epoch, control.leader_id), row.timestamp_ms)
+        elif isinstance(control, Voters):
+            ids = frozenset(voter.voter_id for voter in control.voters)
+            out.voters.append(VotersRow(out.node, offset, row.epoch, ids))
+
+
+def _fits(last: SurveyRow, row: SurveyRow) -> bool:
+    return row.base_offset == last.end_offset and row.epoch >= last.epoch
+
+
+def survey_logs(logs: Sequence[LogDirectory]) -> Survey:
+    """One pass over all logs at once, in the order of offsets."""
+    survey = Survey()
+    walks = [_NodeWalk(log, survey) for log in logs]
+    streams = merge(*(walk.rows() for walk in walks), key=lambda row: row.base_offset)
+    ends = {log.node: _FAR for log in logs}
+    starts = {log.node: log.start_offset for log in logs}
+    for offset, group in groupby(streams, key=lambda row: row.base_offset):
+        rows = list(group)
+        if is_odd(offset, rows, starts, ends):
+            keep_odd(survey, rows)
+    return survey
+
+
+def is_odd(
+    offset: int, rows: Sequence[SurveyRow], starts: Mapping[int, int], ends: Mapping[int, int]
+) -> bool:
+    """Whether nodes that should have the same batch here have not."""
+    first = rows[0]
+    if any(row.damage is not None or _sight(row) != _sight(first) for row in rows):
+        return True
+    due = sum(1 for node, start in starts.items() if start <= offset < ends[node])
+    return len(rows) != due
+
+
+def _sight(row: SurveyRow) -> tuple[int, int, int, int]:
+    return row.epoch, row.crc, row.size, row.end_offset
+
+
+def keep_odd(survey: Survey, rows: Sequence[SurveyRow]) -> None:
+    if len(survey.odd) + len(rows) <= ODD_MAX:
+        survey.odd += rows
+    else:
+        survey.odd_left_out += len(rows)
+
+
+# -- judging ---------------------------------------------------------------------------------------
+
+
+def log_rows(
+    survey: Survey, logs: Sequence[LogDirectory], watermarks: Mapping[int, int] | None = None
+) -> list[LogRow]:
+    """How far each log goes. What a snapshot covers was committed, whoever noted it or not."""
+    noted = watermarks or {}
+    rows = []
+    for log in logs:
+        out = survey.nodes[log.node]
+        covered = [s.end_offset for s in log.snapshots if s.end_offset <= out.end_offset]
+        known = max((noted.get(log.node, -1), *covered))
+        rows.append(LogRow(log.node, out.start_offset, out.end_offset, known))
+    return rows
+
+
+def judge_survey(
+    survey: Survey, logs: Sequence[LogDirectory], watermarks: Mapping[int, int] | None = None
+) -> Iterator[Violation]:
+    """A38 to A40, A42, A46, A47, A49 and A51."""
+    nodes = list(survey.nodes.values())
+    ends = log_rows(survey, logs, watermarks)
+    leaders = [row for node in nodes for row in node.leaders]
+    firsts = [row for node in nodes for row in node.firsts.values()]
+    for node in nodes:
+        for seam in node.seams:
+            yield from node_logs.batches_are_contiguous(seam)
+    yield from node_logs.epochs_begin_with_their_leader(firsts, leaders)
+    voters = [row for node in nodes for row in node.voters]
+    yield from node_logs.voters_change_one_at_a_time(voters, leaders, {})
+    yield from node_logs.one_leader_per_epoch(leaders)
+    odd = [row.as_batch() for row in survey.odd if row.damage is None]
+    starts = [min(node.firsts.values(), key=_base) for node in nodes if node.firsts]
+    known = {row[:2] for row in odd}
+    yield from node_logs.logs_match(odd + [row for row in starts if row[:2] not in known], ends)
+    lasts = [
+        BatchRow(node.node, end - 1, end, epoch, 0, 0)
+        for node in nodes
+        for epoch, end in node.ends.items()
+    ]
+    yield from node_logs.leaders_hold_what_was_committed(leaders, ends, lasts)
+    snapshots = [
+        SnapshotRow(log.node, s.end_offset, s.epoch) for log in logs for s in log.snapshots
+    ]
+    yield from node_logs.logs_begin_at_a_snapshot(ends, snapshots)
+
+
+def _base(row: BatchRow) -> int:
+    return row.base_offset

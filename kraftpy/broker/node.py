@@ -9,6 +9,7 @@ clean only if all of them were.
 """
 
 import asyncio
+import os
 import random
 import socket
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kraftpy.broker.apis.dispatch import Answer, BrokerFacts, Dispatch
+from kraftpy.broker.audit_notes import BrokerNotes
 from kraftpy.broker.controller_channel import ControllerChannel
 from kraftpy.broker.controller_finder import ControllerFinder, Place
 from kraftpy.broker.fetcher import ReplicaFetchers
@@ -49,6 +51,7 @@ from kraftpy.metadata_log.metadata_log import MetadataLogConfig
 from kraftpy.metadata_log.records import BROKER_RESOURCE, Endpoint
 from kraftpy.metadata_log.snapshotter import SnapshotPolicy
 from kraftpy.network.server import listening_sockets
+from kraftpy.storage.audit_notes import AuditNotes
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.types import BrokerId, Uuid, parse_uuid, random_uuid, uuid_text
 
@@ -145,6 +148,7 @@ class _Assembly:
         self._loop = asyncio.get_running_loop()
         self._is_clean = False
         self._lifecycle: BrokerLifecycle
+        self._notes: BrokerNotes
 
     async def start(self) -> BrokerNodeRunning:
         config, rng = self._config, self._rng
@@ -183,10 +187,12 @@ class _Assembly:
             limits=config.limits,
         )
         self._stack.push_async_callback(server.close)
+        self._notes = self._take_notes(broker_id)
         await self._follow(dirs, controller.cluster_id, finder, publisher, logs)
         self._run(lifecycle.run())
         self._run(keeper.run())
         self._run(self._tick(manager))
+        self._run(self._notes.run(manager.partitions))
         server.start(sockets)
         lifecycle.ready()
         return BrokerNodeRunning(
@@ -231,6 +237,13 @@ class _Assembly:
             log_dirs=dirs.directory_ids,
             previous_broker_epoch=dirs.previous_broker_epoch,
         )
+
+    def _take_notes(self, broker_id: BrokerId) -> BrokerNotes:
+        """For audits, beside the copy of the metadata."""
+        directory = os.path.dirname(self._config.metadata_dir)
+        notes = AuditNotes(self._files, directory, self._clock)
+        self._stack.callback(notes.close)
+        return BrokerNotes(notes, broker_id, self._clock)
 
     def _broker_epoch(self) -> int:
         return self._lifecycle.broker_epoch
@@ -331,6 +344,7 @@ class _Assembly:
             SnapshotPolicy.of(settings),
             self._clock,
         )
+        copy.notes = self._notes.image_notes
         observer = Observer(
             broker_id=self._config.broker_id,
             directory_id=dirs.directory_ids[0],

@@ -32,7 +32,8 @@ from kraftpy.errors import (
 from kraftpy.logs import get_logger
 from kraftpy.metadata_log.batches import metadata_records
 from kraftpy.metadata_log.delta import ClusterDelta
-from kraftpy.metadata_log.image import EMPTY, Changes, ClusterImage
+from kraftpy.metadata_log.image import EMPTY, NO_CHANGES, Changes, ClusterImage
+from kraftpy.metadata_log.image_notes import ImageNotes, due_at
 from kraftpy.metadata_log.metadata_log import MetadataLog, MetadataLogConfig
 from kraftpy.metadata_log.snapshot_file import (
     PART_SUFFIX,
@@ -89,6 +90,7 @@ class MetadataCopy:
         self._snapshotter = Snapshotter(self._log, policy, clock, begin)
         self._flushed_ms = self._offered_ms = clock.monotonic_ms()
         self._receiving: _Receiving | None = None
+        self.notes: ImageNotes | None = None  # Of whoever takes notes for audits.
 
     def _unusable(self, error: StorageError) -> FatalFault:
         return FatalFault(
@@ -116,18 +118,30 @@ class MetadataCopy:
 
         FatalFault if they cannot be replayed, with the record and its offset.
         """
-        image, changes = self._replayed(data, high_watermark)
+        steps = self._replayed(data, high_watermark)
         self._log.log.append_replicated(data)
-        self.image = image
+        changes = NO_CHANGES
+        for step in steps:
+            if self.notes is not None:
+                self.notes.replayed(self.image, step.image, step.changes)
+            changes = changes.then(step.changes) if changes is not NO_CHANGES else step.changes
+            self.image = step.image
+        image = self.image
         self._offer_snapshot()
         self.flush_if_due()
         return Step(image, changes)
 
-    def _replayed(self, data: bytes, high_watermark: int) -> Step:
+    def _replayed(self, data: bytes, high_watermark: int) -> list[Step]:
+        """One step; two, if the notes want to see an image on the way."""
         view = memoryview(data)
+        batches = validate(view)
+        steps: list[Step] = []
         delta = ClusterDelta(self.image)
         due, epoch, timestamp = self.end_offset, int(self.image.epoch), self.image.timestamp_ms
-        for position, header in validate(view):
+        stop = None
+        if self.notes is not None:
+            stop = due_at(due, [header.end_offset for _, header in batches])
+        for number, (position, header) in enumerate(batches):
             if header.base_offset != due or header.leader_epoch < epoch:
                 raise WireError(
                     f"a batch of offset {header.base_offset} and epoch {header.leader_epoch}, "
@@ -144,7 +158,10 @@ class MetadataCopy:
                 raise FatalFault(f"cannot replay the metadata log: {error}") from error
             delta.replay_all(records, due)
             due, epoch, timestamp = header.end_offset, header.leader_epoch, header.max_timestamp
-        return Step(delta.image(due, epoch, timestamp), delta.changes())
+            if number == stop and number + 1 < len(batches):
+                steps.append(Step(delta.image(due, epoch, timestamp), delta.changes()))
+                delta = ClusterDelta(steps[-1].image)
+        return [*steps, Step(delta.image(due, epoch, timestamp), delta.changes())]
 
     def flush_if_due(self) -> None:
         """Sync what was appended, once a second at most."""
@@ -216,6 +233,8 @@ class MetadataCopy:
         # Only now: from the rename on, a crash finds the snapshot, and the log follows it.
         self._log.log.truncate_fully_and_start_at(snapshot_id.end_offset)
         self._log.delete_old()
+        if self.notes is not None:
+            self.notes.replayed(before, self.image, None)
         log.info("snapshot_loaded", snapshot=snapshot_id.file_name)
         return Step(self.image, changes_between(before, self.image))
 

@@ -162,21 +162,33 @@ class ApacheKafka(ServerProcesses):
 
     def format(self) -> None:
         """Make every node's directory, as kafka-storage.sh does; they are to be empty."""
-        for node_id in self.node_ids:
-            with open(self._file(node_id), "w", encoding="utf-8") as file:
-                lines = (f"{key}={value}\n" for key, value in self.properties_of(node_id).items())
-                file.writelines(lines)
-            tool = ("java", "-Xmx256M", "-XX:TieredStopAtLevel=1", *_LOGGING)
-            what = ("format", "--cluster-id", CLUSTER_ID, "--config", self._file(node_id))
-            done = subprocess.run(
-                [*tool, *self._main("kafka.tools.StorageTool"), *what],
-                capture_output=True,
-                text=True,
-                timeout=FORMAT_TIMEOUT_S,
-                check=False,
-            )
-            if done.returncode:
-                raise Unavailable(f"Kafka's storage tool fails: {done.stdout}{done.stderr}")
+        tools = [self._format_one(node_id) for node_id in self.node_ids]
+        failed = ""
+        for tool in tools:
+            try:
+                said, _ = tool.communicate(timeout=FORMAT_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                tool.kill()
+                said, _ = tool.communicate()
+            failed = failed or (said if tool.returncode else "")
+        if failed:
+            raise Unavailable(f"Kafka's storage tool fails: {failed}")
+
+    def _format_one(self, node_id: int) -> subprocess.Popen[str]:
+        with open(self._file(node_id), "w", encoding="utf-8") as file:
+            lines = (f"{key}={value}\n" for key, value in self.properties_of(node_id).items())
+            file.writelines(lines)
+        return subprocess.Popen(
+            [
+                *("java", "-Xmx256M", "-XX:TieredStopAtLevel=1", *_LOGGING),
+                *self._main("kafka.tools.StorageTool"),
+                *("format", "--cluster-id", CLUSTER_ID, "--config", self._file(node_id)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     def wait_until_ready(self) -> None:
         """Until every broker names all brokers; whoever asks it then can use the cluster."""

@@ -30,7 +30,19 @@ from bench.broker_systems import (
     running,
     topic_on,
 )
-from bench.broker_table import APACHE, MOCK, OURS, TITLES, Results, as_json, as_tables, case_name
+from bench.broker_table import (
+    APACHE,
+    LOADED,
+    MOCK,
+    OURS,
+    START_AGAIN,
+    START_EMPTY,
+    TITLES,
+    Results,
+    as_json,
+    as_tables,
+    case_name,
+)
 from bench.table import MEGABYTE
 
 PARTITIONS = 4  # What the mock cluster gives to a topic.
@@ -89,16 +101,17 @@ class Bench:
     # -- start-up -----------------------------------------------------------------------------
 
     def _starts(self, kinds: list[str]) -> None:
-        """From nothing but a directory to the first acknowledged message."""
+        """From an empty directory to the first acknowledged message; and from a full one."""
         for number in range(self._length.starts):
             for kind in kinds:
                 self._report(f"start {number + 1} of {TITLES[kind]}")
                 system = self._make(kind, 1)
-                try:
-                    took = first_message_s(system, "first")
-                    self.results.add(kind, "start", first_s=took, rss=rss_bytes(system))
-                finally:
-                    system.close()
+                for case, empty in ((START_EMPTY, True), (START_AGAIN, False)):
+                    try:
+                        took = first_message_s(system, "first", empty=empty)
+                        self.results.add(kind, case, first_s=took, rss=rss_bytes(system))
+                    finally:
+                        system.close()
 
     # -- one broker ---------------------------------------------------------------------------
 
@@ -119,7 +132,7 @@ class Bench:
                     self._latency(kind, system, "latency, RF 1")
             for kind, system in systems.items():
                 if system is not None:
-                    self.results.add(kind, "loaded", rss=rss_bytes(system))
+                    self.results.add(kind, LOADED, rss=rss_bytes(system))
 
     def _warm_up(self, systems: dict[str, System | None]) -> None:
         """What is compiled while it runs is compiled before it counts."""

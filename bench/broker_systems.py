@@ -9,43 +9,39 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, Protocol
 
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from kio.schema.errors import ErrorCode
 
 from bench.apache_kafka import ApacheKafka, ask
 from bench.quorum_processes import ServerProcesses, free_ports
 from kraftpy.errors import KraftError
+from kraftpy.storage import Record, build_batch
 from kraftpy.wire.apis import METADATA
+from kraftpy.wire.produce import PRODUCE
 
 READY_TIMEOUT_S = 120.0
 ADMIN_TIMEOUT_S = 60.0
 CONTROLLER = 1
 FIRST_BROKER = 101
 _PROGRAM = "from kraftpy.cli.main import main; main()"
-_POLL_S = 0.02
+_POLL_S = 0.005
 _CPU_CLOCK = 2  # The kernel's number for the clock of all threads of a process.
-# A client that tries again as fast as it may: what is measured is the broker's start, not its wait.
-_IMPATIENT = {
-    "reconnect.backoff.ms": "5",
-    "reconnect.backoff.max.ms": "10",
-    "retry.backoff.ms": "5",
-    "topic.metadata.refresh.fast.interval.ms": "5",
-    "linger.ms": "0",
-    "log_level": "2",
-}
 
 
 class System(Protocol):
     """Brokers that run, or will."""
 
     brokers: range
+    ports: dict[int, int]
 
     @property
     def bootstrap(self) -> str: ...
     @property
     def pids(self) -> list[int]: ...
+    def format(self) -> None: ...
     def start(self, *node_ids: int) -> None: ...
     def pid(self, node_id: int) -> int: ...
     def wait_until_ready(self) -> None: ...
@@ -83,6 +79,9 @@ class Kraftpy(ServerProcesses):
             return [*run, "quorum", "--voters", f"1@{controller}", *number, *data]
         return [*run, "broker", "--controllers", controller, *number, *listen, *data]
 
+    def format(self) -> None:
+        """They do it themselves, when they start."""
+
     def wait_until_ready(self) -> None:
         wait_for_brokers(self, {each: self.ports[each] for each in self.brokers})
 
@@ -94,11 +93,9 @@ class Kraftpy(ServerProcesses):
 
 
 def apache(directory: str, brokers: int = 1) -> ApacheKafka:
-    """Apache Kafka in the same shape, its directories made."""
+    """Apache Kafka in the same shape."""
     os.makedirs(directory, exist_ok=True)
-    kafka = ApacheKafka(directory, brokers, controllers=0 if brokers == 1 else 1)
-    kafka.format()
-    return kafka
+    return ApacheKafka(directory, brokers, controllers=0 if brokers == 1 else 1)
 
 
 def wait_for_brokers(system: ServerProcesses, ports: Mapping[int, int]) -> None:
@@ -121,6 +118,7 @@ def _brokers_named(port: int) -> int:
 @contextmanager
 def running(system: System) -> Iterator[System]:
     try:
+        system.format()
         system.start()
         system.wait_until_ready()
         yield system
@@ -170,20 +168,46 @@ def _rss(pid: int) -> int:
     raise OSError(f"process {pid} has no memory")
 
 
-def first_message_s(system: System, topic: str) -> float:
-    """Start it, and produce to a topic that it makes for that; the time until the answer."""
-    failed: list[object] = []
+def first_message_s(system: System, topic: str, *, empty: bool) -> float:
+    """Start it, and produce to a topic that it makes for that; the time until the answer.
 
-    def delivered(error: object, _message: object) -> None:
-        if error is not None:
-            failed.append(error)
+    If its directory is empty, making it a node's is part of the start.
 
+    With requests of our own: a client library waits between its attempts, for longer than some
+    brokers take.
+    """
+    port = system.ports[system.brokers[0]]
     began = time.monotonic()
+    if empty:
+        system.format()
     system.start()
-    producer = Producer({"bootstrap.servers": system.bootstrap, **_IMPATIENT})
-    producer.produce(topic, b"first", on_delivery=delivered)
-    left = producer.flush(READY_TIMEOUT_S)
-    took = time.monotonic() - began
-    if left or failed:
-        raise TimeoutError(f"the first message was not acknowledged: {failed}")
-    return took
+    while not (_is_led(port, topic) and _takes_message(port, topic)):
+        if time.monotonic() - began > READY_TIMEOUT_S:
+            raise TimeoutError(f"no message was taken in {READY_TIMEOUT_S:g} s")
+        time.sleep(_POLL_S)
+    return time.monotonic() - began
+
+
+def _is_led(port: int, topic: str) -> bool:
+    wanted = {"topics": [{"name": topic}], "allow_auto_topic_creation": True}
+    try:
+        (found,) = ask("127.0.0.1", port, METADATA, wanted, version=4).topics
+    except (KraftError, OSError):
+        return False
+    return bool(found.partitions) and found.partitions[0].leader_id >= 0
+
+
+def _takes_message(port: int, topic: str) -> bool:
+    value = Record(offset=0, timestamp=0, key=None, value=b"first")
+    partition = {"index": 0, "records": bytes(build_batch([value]))}
+    request = {
+        "transactional_id": None,
+        "acks": -1,
+        "timeout": timedelta(seconds=30),
+        "topic_data": [{"name": topic, "partition_data": [partition]}],
+    }
+    try:
+        answer = ask("127.0.0.1", port, PRODUCE, request, version=7)
+    except (KraftError, OSError):
+        return False
+    return answer.responses[0].partition_responses[0].error_code is ErrorCode.none

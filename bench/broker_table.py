@@ -24,6 +24,8 @@ HEADINGS = {
     "first_s": "first message",
     "rss": "resident",
 }
+START_EMPTY, START_AGAIN = "start, empty directory", "start again"
+LOADED = "after the load"
 Key = tuple[str, str]  # (what was done, what was measured of it)
 
 
@@ -110,9 +112,14 @@ def _aims() -> tuple[Aim, ...]:
                     Aim(case=case, figure="cpu_s_gb", bound=bound, at_least=False)
                     for case, bound in ((produce, 0.8), (consume, 0.4))
                 )
-    aims.append(Aim(case="start", figure="first_s", bound=0.1, at_least=False, to=APACHE))
-    aims.append(Aim(case="start", figure="rss", bound=0.2, at_least=False, to=APACHE))
-    aims.append(Aim(case="loaded", figure="rss", bound=0.2, at_least=False, to=APACHE))
+    aims += (
+        Aim(case=case, figure="first_s", bound=0.1, at_least=False, to=APACHE)
+        for case in (START_EMPTY, START_AGAIN)
+    )
+    aims += (
+        Aim(case=case, figure="rss", bound=0.2, at_least=False, to=APACHE)
+        for case in (START_EMPTY, LOADED)
+    )
     return tuple(aims)
 
 

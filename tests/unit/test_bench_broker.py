@@ -9,7 +9,19 @@ import pytest
 
 from bench import broker_load
 from bench.broker_load import Load, LoadFailed, check, generator
-from bench.broker_table import AIMS, APACHE, MOCK, OURS, Results, as_json, as_tables, case_name
+from bench.broker_table import (
+    AIMS,
+    APACHE,
+    LOADED,
+    MOCK,
+    OURS,
+    START_AGAIN,
+    START_EMPTY,
+    Results,
+    as_json,
+    as_tables,
+    case_name,
+)
 from bench.table import MEGABYTE
 
 PRODUCE = case_name("produce", 1024, MEGABYTE)
@@ -39,8 +51,10 @@ def test_the_benchmark_of_the_broker_runs(tmp_path: Path) -> None:
         assert all(figures[each] > 0 for each in ("mb_s", "records_s", "cpu_s_gb"))
     for case in ("latency, RF 1", "latency, RF 3"):
         assert 0 < ours[case]["p50"] <= ours[case]["p99"]
-    assert ours["start"]["first_s"] > 0
-    assert ours["loaded"]["rss"] > 0
+    for start in (START_EMPTY, START_AGAIN):
+        assert ours[start]["first_s"] > 0
+        assert ours[start]["rss"] > 0
+    assert ours[LOADED]["rss"] > 0
     small = case_name("produce", 1024, 16_384)
     assert found["ratios_of_ours"][MOCK][small]["mb_s"] > 0
     assert list(tmp_path.iterdir()) == []

@@ -69,9 +69,10 @@ ROUNDS ?= 50
 quorum-storm: $(EVERYTHING) ## Kill and stop three controllers under a writer (ROUNDS=50)
 	@STORM_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q tests/e2e/test_quorum_storm.py
 
+MINUTES ?= 5
 .PHONY: cluster-storm
-cluster-storm: $(EVERYTHING) ## Kill and stop controllers and brokers under a client (ROUNDS=50)
-	@CLUSTER_STORM_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q tests/e2e/test_cluster_storm.py
+cluster-storm: $(EVERYTHING) ## Kill and stop controllers and brokers under a client (MINUTES=5)
+	@CLUSTER_STORM_MINUTES=$(MINUTES) $(BIN)/python -m pytest -q tests/e2e/test_cluster_storm.py
 
 # One seed, one saved plan, or many seeds: SEED=7, PLAN=tests/sim/plans/x.json, SEEDS=200.
 SEEDS ?= 20

@@ -6,11 +6,14 @@ that comes before it has found a controller, ends it at once.
 
 import asyncio
 import random
+import socket
 from contextlib import suppress
 
 import click
 
 from kraftpy import __version__
+from kraftpy.admin.broker_source import BrokerSource
+from kraftpy.admin.start import NONE, address_of, bind, serving
 from kraftpy.broker.node import BrokerNodeRunning, running
 from kraftpy.broker.node_config import BrokerConfig
 from kraftpy.cli.settings import settings_options_and
@@ -38,15 +41,15 @@ log = get_logger(__name__)
 )
 def broker(settings: Settings) -> None:
     """Run a broker that joins the quorum of its controllers and serves Kafka clients."""
-    run(serve(BrokerConfig.of(settings)))
+    run(serve(BrokerConfig.of(settings), settings.admin_listeners))
 
 
-async def serve(config: BrokerConfig) -> None:
-    """Run a broker until a signal or a fault."""
+async def serve(config: BrokerConfig, admin: str = NONE) -> None:
+    """Run a broker until a signal or a fault, with its admin listener at `admin`."""
     stopped = watch_stop_signals()
     stop = asyncio.Event()
     is_serving = asyncio.Event()
-    broker_task = asyncio.ensure_future(_run(config, is_serving, stop))
+    broker_task = asyncio.ensure_future(_run(config, bind(admin), is_serving, stop))
     signalled = asyncio.ensure_future(stopped.get())
     await asyncio.wait([broker_task, signalled], return_when=asyncio.FIRST_COMPLETED)
     if signalled.done():
@@ -64,16 +67,23 @@ async def serve(config: BrokerConfig) -> None:
     log.info("broker_stopped", node=config.broker_id)
 
 
-async def _run(config: BrokerConfig, is_serving: asyncio.Event, stop: asyncio.Event) -> None:
-    async with running(config, OsFiles(), SystemClock(), random.Random()) as node:
+async def _run(
+    config: BrokerConfig,
+    sockets: list[socket.socket],
+    is_serving: asyncio.Event,
+    stop: asyncio.Event,
+) -> None:
+    files, clock = OsFiles(), SystemClock()
+    async with running(config, files, clock, random.Random()) as node:
         is_serving.set()
-        click.echo(describe(node))
-        place = {"host": config.listen.host, "port": node.port}
-        log.info("broker_started", node=config.broker_id, **place)
-        await first(stop.wait(), node.failed())
+        async with serving(BrokerSource(node), sockets, files, clock):
+            click.echo(describe(node, address_of(sockets)))
+            place = {"host": config.listen.host, "port": node.port}
+            log.info("broker_started", node=config.broker_id, **place)
+            await first(stop.wait(), node.failed())
 
 
-def describe(node: BrokerNodeRunning) -> str:
+def describe(node: BrokerNodeRunning, admin: str | None) -> str:
     """What a person who has just started it wants to know."""
     config = node.config
     return "\n".join(
@@ -83,5 +93,6 @@ def describe(node: BrokerNodeRunning) -> str:
             f"  data            {', '.join(config.log_dirs)}",
             f"  cluster         {node.cluster_id}",
             f"  controllers     {', '.join(map(str, config.controllers))}",
+            *([f"  dashboard       {admin}"] if admin else []),
         )
     )

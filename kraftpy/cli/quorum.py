@@ -9,6 +9,8 @@ import random
 import click
 
 from kraftpy import __version__
+from kraftpy.admin.controller_source import ControllerSource
+from kraftpy.admin.start import NONE, address_of, bind, serving
 from kraftpy.cli.quorum_status import status
 from kraftpy.cli.settings import settings_options_and
 from kraftpy.cli.signals import first, watch_stop_signals
@@ -39,24 +41,29 @@ def quorum(context: click.Context, settings: Settings) -> None:
     its log in kraftpy-data/node-1.
     """
     if context.invoked_subcommand is None:
-        run(serve(NodeConfig.of(settings)))
+        run(serve(NodeConfig.of(settings), settings.admin_listeners))
 
 
 quorum.add_command(status)
 
 
-async def serve(config: NodeConfig) -> None:
-    """Run a controller until a signal or a fault."""
+async def serve(config: NodeConfig, admin: str = NONE) -> None:
+    """Run a controller until a signal or a fault, with its admin listener at `admin`."""
     stopped = watch_stop_signals()
-    async with running(config, OsFiles(), SystemClock(), random.Random()) as node:
-        click.echo(describe(node))
+    files, clock = OsFiles(), SystemClock()
+    sockets = bind(admin)
+    async with (
+        running(config, files, clock, random.Random()) as node,
+        serving(ControllerSource(node), sockets, files, clock),
+    ):
+        click.echo(describe(node, address_of(sockets)))
         place = {"host": config.host, "port": node.server.port, "dir": config.data_dir}
         log.info("quorum_started", node=config.node_id, **place)
         received = await first(stopped.get(), node.failed())
     log.info("quorum_stopped", node=config.node_id, signal=getattr(received, "name", None))
 
 
-def describe(node: QuorumNode) -> str:
+def describe(node: QuorumNode, admin: str | None) -> str:
     """What a person who has just started it wants to know."""
     config = node.config
     voters = ", ".join(map(str, config.voters))
@@ -68,6 +75,7 @@ def describe(node: QuorumNode) -> str:
             f"  metadata log    {config.metadata_dir}",
             f"  cluster         {uuid_text(node.identity.cluster_id)}",
             f"  voters          {voters}",
+            *([f"  dashboard       {admin}"] if admin else []),
             f"Ask it with: kraftpy quorum status --bootstrap-controller "
             f"{config.host}:{node.server.port}",
         )

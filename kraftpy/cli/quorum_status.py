@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -12,11 +11,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from kraftpy.errors import ConfigError, KraftError
-from kraftpy.network.quorum_status import Place, Replica, Status, find_status
+from kraftpy.errors import KraftError
+from kraftpy.network.places import Place, parse_place
+from kraftpy.network.quorum_status import Replica, Status, find_status
 
-_PLACE: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
-_PORT_MAX: Final = 65535
 _SECOND_MS: Final = 1000
 _MINUTE_MS: Final = 60 * _SECOND_MS
 _HOUR_MS: Final = 60 * _MINUTE_MS
@@ -69,16 +67,9 @@ def status(bootstrap: str, watch: bool, as_json: bool, timeout_s: float, interva
 
 def parse_places(text: str) -> list[Place]:
     """The controllers to ask; ConfigError if one is not HOST:PORT."""
-    places = []
-    for part in text.split(","):
-        match = _PLACE.fullmatch(part.strip())
-        if match is None or not 0 < int(match[2]) <= _PORT_MAX:
-            raise ConfigError(
-                f"--bootstrap-controller: expected HOST:PORT, such as localhost:9093, "
-                f"not {part.strip()!r}"
-            )
-        places.append(Place(match[1].strip("[]"), int(match[2])))
-    return places
+    return [
+        parse_place(part, "--bootstrap-controller", "localhost:9093") for part in text.split(",")
+    ]
 
 
 async def _watch(

@@ -6,26 +6,17 @@ all of them listen; so one reachable address is enough.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from kraftpy.errors import Unreachable, WireError
 from kraftpy.network.client import WireClient
+from kraftpy.network.places import Place
 from kraftpy.wire.apis import DESCRIBE_QUORUM
 
 _TOPIC: Final = "__cluster_metadata"
 _NEWEST_VERSION: Final = 2
-
-
-class Place(NamedTuple):
-    """Where a controller listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

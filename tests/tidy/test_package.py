@@ -16,8 +16,6 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 # Declared and not imported yet: the part of kraftpy that will. Only ever shrinks.
 WAITING = {
-    "aiohttp": "admin",
-    "prometheus-client": "admin",
 }
 
 

@@ -1,0 +1,1 @@
+"""A node seen over HTTP: health, metrics, status, and a dashboard for people."""

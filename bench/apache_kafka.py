@@ -194,8 +194,7 @@ class ApacheKafka(ServerProcesses):
         """Until every broker names all brokers; whoever asks it then can use the cluster."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not all(self._names_all(node_id) for node_id in self.brokers):
-            ended = [n for n, process in self._running.items() if process.poll() is not None]
-            if ended or time.monotonic() > deadline:
+            if (ended := self.ended) or time.monotonic() > deadline:
                 what = f"nodes {ended} ended" if ended else f"not ready in {READY_TIMEOUT_S:g} s"
                 raise Unavailable(f"Apache Kafka does not start: {what}\n{self.output()}")
             time.sleep(_POLL_S)

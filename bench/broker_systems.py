@@ -41,6 +41,9 @@ class System(Protocol):
     def bootstrap(self) -> str: ...
     @property
     def pids(self) -> list[int]: ...
+    @property
+    def ended(self) -> list[int]: ...
+    def output(self) -> str: ...
     def format(self) -> None: ...
     def start(self, *node_ids: int) -> None: ...
     def pid(self, node_id: int) -> int: ...
@@ -103,8 +106,9 @@ def wait_for_brokers(system: ServerProcesses, ports: Mapping[int, int]) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_S
     for port in ports.values():
         while _brokers_named(port) != len(ports):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"not ready in {READY_TIMEOUT_S:g} s\n{system.output()}")
+            if system.ended or time.monotonic() > deadline:
+                what = f"ended: {system.ended}, after {READY_TIMEOUT_S:g} s at most"
+                raise TimeoutError(f"not ready; {what}\n{system.output()}")
             time.sleep(_POLL_S)
 
 
@@ -182,8 +186,9 @@ def first_message_s(system: System, topic: str, *, empty: bool) -> float:
         system.format()
     system.start()
     while not (_is_led(port, topic) and _takes_message(port, topic)):
-        if time.monotonic() - began > READY_TIMEOUT_S:
-            raise TimeoutError(f"no message was taken in {READY_TIMEOUT_S:g} s")
+        if system.ended or time.monotonic() - began > READY_TIMEOUT_S:
+            what = f"ended: {system.ended}, after {READY_TIMEOUT_S:g} s at most"
+            raise TimeoutError(f"no message was taken; {what}\n{system.output()}")
         time.sleep(_POLL_S)
     return time.monotonic() - began
 

@@ -59,6 +59,11 @@ class ServerProcesses:
     def pids(self) -> list[int]:
         return [process.pid for process in self._running.values()]
 
+    @property
+    def ended(self) -> list[int]:
+        """Who was started, and is not running though nobody stopped it."""
+        return [n for n, process in self._running.items() if process.poll() is not None]
+
     def signal(self, node_id: int, number: signal.Signals) -> None:
         self._running[node_id].send_signal(number)
 

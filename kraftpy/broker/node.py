@@ -1,11 +1,11 @@
 """One broker as a process runs it: directories, metadata, partitions, listener, from start to end.
 
 Order of the start: the directories and their locks; the port, so that two brokers cannot take the
-same; the active controller, which tells the cluster's id; the copy of the metadata, until it has
-caught up; the logs, recovered where they must be; then clients are served and the controller is
-asked to unfence the broker. Order of the end: leaderships are moved away while clients are still
-served, then the listener, the fetchers, the metadata, and last the logs, whose close is marked as
-clean only if all of them were.
+same; the active controller, which tells the cluster's id; its registration; the copy of the
+metadata, until it has caught up and shows that registration; the logs, recovered where they must
+be; then clients are served and the controller is asked to unfence the broker. Order of the end:
+leaderships are moved away while clients are still served, then the listener, the fetchers, the
+metadata, and last the logs, whose close is marked as clean only if all of them were.
 """
 
 import asyncio
@@ -188,8 +188,8 @@ class _Assembly:
         )
         self._stack.push_async_callback(server.close)
         self._notes = self._take_notes(broker_id)
-        await self._follow(dirs, controller.cluster_id, finder, publisher, logs)
         self._run(lifecycle.run())
+        await self._follow(dirs, identity, finder, publisher, logs)
         self._run(keeper.run())
         self._run(self._tick(manager))
         self._run(self._notes.run(manager.partitions))
@@ -328,7 +328,7 @@ class _Assembly:
     async def _follow(
         self,
         dirs: LogDirs,
-        cluster_id: str,
+        identity: BrokerIdentity,
         finder: ControllerFinder,
         publisher: MetadataPublisher,
         logs: LogManager,
@@ -348,15 +348,26 @@ class _Assembly:
         observer = Observer(
             broker_id=self._config.broker_id,
             directory_id=dirs.directory_ids[0],
-            cluster_id=cluster_id,
+            cluster_id=identity.cluster_id,
         )
+
+        def knows_this_life(image: ClusterImage) -> bool:
+            own = image.brokers.get(BrokerId(identity.broker_id))
+            return own is not None and own.incarnation_id == identity.incarnation_id
 
         async def open_logs(image: ClusterImage) -> None:
             await self._loop.run_in_executor(None, logs.open_all, image)
             logs.opened()
 
         follower = MetadataFollower(
-            observer, copy, finder, publisher, self._rng, open_logs, logs.prepare
+            observer,
+            copy,
+            finder,
+            publisher,
+            self._rng,
+            before_first=open_logs,
+            before_each=logs.prepare,
+            may_begin=knows_this_life,
         )
         self._stack.push_async_callback(follower.close)
         caught_up: asyncio.Future[None] = self._loop.create_future()

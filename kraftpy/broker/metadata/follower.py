@@ -12,7 +12,9 @@ has: where its copy ends, and the epoch of its last record. Then one of these ha
   one is looked for.
 
 Nothing is published before the copy has reached what was committed when the first answer came
-(KAFKA-14857): at its start a broker must not act on what it knew when it was stopped.
+(KAFKA-14857): at its start a broker must not act on what it knew when it was stopped. Nor before
+`may_begin` holds: a broker waits there for its own registration, because until the controller has
+heard of its new life it may still be named leader, in the epoch of a life whose records it lost.
 """
 
 import asyncio
@@ -75,11 +77,13 @@ class MetadataFollower:
         rng: Rng,
         before_first: Callable[[ClusterImage], Awaitable[None]] | None = None,
         before_each: Callable[[ClusterImage, Changes], Awaitable[None]] | None = None,
+        may_begin: Callable[[ClusterImage], bool] = lambda _image: True,
     ) -> None:
         """`before_first` is awaited with the first image before anyone else sees it.
 
         `before_each` is awaited with what will be published next, the first image included.
         """
+        self._may_begin = may_begin
         self._before_first = before_first
         self._before_each = before_each
         self._observer = observer
@@ -213,7 +217,9 @@ class MetadataFollower:
                 await self._publish_step(step)
             return
         image = self._copy.image
-        if self._publish_from is not None and image.end_offset >= self._publish_from:
+        if self._publish_from is None or image.end_offset < self._publish_from:
+            return
+        if self._may_begin(image):
             first = await self._in_thread(first_step, image)
             if self._before_first is not None:
                 await self._before_first(image)

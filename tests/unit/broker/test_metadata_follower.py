@@ -3,6 +3,7 @@
 import asyncio
 import random
 import shutil
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from kraftpy.broker.metadata.publisher import MetadataPublisher
 from kraftpy.clock import ManualClock
 from kraftpy.errors import FatalFault, ReplayError
 from kraftpy.metadata_log.batches import record_batch
+from kraftpy.metadata_log.image import ClusterImage
 from kraftpy.metadata_log.metadata_log import MetadataLogConfig
 from kraftpy.metadata_log.snapshotter import SnapshotPolicy
 from kraftpy.storage.record_batch import build_value_batch
@@ -240,7 +242,11 @@ def scripted_log(node: ScriptedController, history: History, **changed: Any) -> 
 class Following:
     """A follower with a simulated disk, of scripted controllers."""
 
-    def __init__(self, node: ScriptedController) -> None:
+    def __init__(
+        self,
+        node: ScriptedController,
+        may_begin: Callable[[ClusterImage], bool] = lambda _image: True,
+    ) -> None:
         clock = ManualClock()
         self.copy = MetadataCopy(
             SimulatedFiles(), "/copy", MetadataLogConfig(), SnapshotPolicy(), clock, Written
@@ -249,7 +255,7 @@ class Following:
         observer = Observer(broker_id=7, directory_id=ZERO_UUID, cluster_id="the-cluster")
         finder = ControllerFinder([node.place], random.Random(1))
         self.follower = MetadataFollower(
-            observer, self.copy, finder, self.publisher, random.Random(1)
+            observer, self.copy, finder, self.publisher, random.Random(1), may_begin=may_begin
         )
 
     async def __aenter__(self) -> "Following":
@@ -272,6 +278,27 @@ def test_nothing_is_published_before_the_first_high_watermark_is_reached() -> No
                 assert await following.publisher.cache.reached(1, PATIENCE_S)
                 assert following.publisher.cache.end_offset == history.end_offset
                 assert node.count(apis.FETCH) > 1, "it came in several answers"
+
+    run(main)
+
+
+def test_nothing_is_published_before_the_broker_may_begin() -> None:
+    """A broker that restarts within its session is still named leader in its former life's epoch;
+    led like that, with records lost, it would have its followers cut theirs."""
+    history = History(life_of_a_cluster())
+    is_registered = False
+
+    async def main() -> None:
+        nonlocal is_registered
+        async with scripted() as (node,):
+            scripted_log(node, history)
+            async with Following(node, lambda _image: is_registered) as following:
+                await until(lambda: following.copy.end_offset == history.end_offset)
+                asked = node.count(apis.FETCH)
+                await until(lambda: node.count(apis.FETCH) > asked + 3)
+                assert following.publisher.cache.end_offset == 0
+                is_registered = True
+                assert await following.publisher.cache.reached(history.end_offset, PATIENCE_S)
 
     run(main)
 

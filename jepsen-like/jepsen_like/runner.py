@@ -69,11 +69,11 @@ class Run:
         return KafkaClient(places.brokers or places.bootstrap, places.controllers, rng)
 
     def _direct_client(self) -> KafkaClient:
-        """Past the proxy, for the onlooker; Metadata would lead it back, so it asks anew."""
+        """Past the proxy, for the onlooker."""
         places = self._places
         rng = random.Random(self._rng.getrandbits(64))
         brokers = places.direct_brokers or places.bootstrap
-        return KafkaClient(brokers, places.direct_controllers, rng, timeout_s=2.0)
+        return KafkaClient(brokers, places.direct_controllers, rng, timeout_s=2.0, learns=False)
 
     def _write_run(self, kind: Any, f: str, **fields: Any) -> None:
         self._writer.write(time.monotonic_ns(), "run", kind, f, **fields)
@@ -121,6 +121,8 @@ class Run:
         options = self.options
         os.makedirs(options.directory, exist_ok=True)
         path = os.path.join(options.directory, HISTORY)
+        if os.path.exists(path):
+            raise RunFailed(f"{options.directory} holds a run already: remove it, or name another")
         surroundings = Surroundings(
             clients=options.clients, rng=self._rng, options=dict(options.workload_options)
         )
@@ -133,7 +135,7 @@ class Run:
             with open(path, "w", encoding="utf-8") as file:
                 self._writer = HistoryWriter(file, self._header(), self._start_ns)
                 if self._cluster is not None:
-                    self._cluster._on_event = self._on_event
+                    self._cluster.on_event = self._on_event
                 await self._phases()
         finally:
             if self._cluster is not None:

@@ -147,6 +147,7 @@ def library_roots() -> list[str]:
     return [
         "kraftpy.cli.main",
         "kraftpy.testing",
+        "kraftpy.testing.node",
         "kraftpy.pytest_plugin",
         "kraftpy.storage",
         "kraftpy.metadata_log",

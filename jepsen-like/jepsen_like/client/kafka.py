@@ -76,8 +76,12 @@ class KafkaClient:
         controllers: Mapping[int, Address],
         rng: random.Random,
         timeout_s: float = 5.0,
+        *,
+        learns: bool = True,
     ) -> None:
+        """Without `learns` it asks at the given addresses, whatever brokers advertise."""
         self.timeout_s = timeout_s
+        self._learns = learns
         self._bootstrap = list(brokers.values()) if isinstance(brokers, Mapping) else list(brokers)
         self._known: dict[int, Address] = dict(brokers) if isinstance(brokers, Mapping) else {}
         self._controllers = dict(controllers)
@@ -152,7 +156,8 @@ class KafkaClient:
             except (Definite, Indefinite, BadAnswer) as error:
                 problem = error
                 continue
-            self._known.update(found.nodes)
+            if self._learns:
+                self._known.update(found.nodes)
             self._topics.update(found.topics)
             return found
         raise Definite(f"no metadata: {problem}")

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -149,7 +150,8 @@ class Cluster:
     ) -> None:
         """`on_event(what, node, details)` hears of starts and exits."""
         self.options = options
-        self._on_event = on_event
+        self.on_event = on_event
+        self._lock = threading.RLock()
         self._sockets = tempfile.mkdtemp(prefix="jl-")
         os.makedirs(options.directory, exist_ok=True)
         self.proxy = ProxyProcess(options.seed, os.path.join(options.directory, "proxy.log"))
@@ -247,7 +249,7 @@ class Cluster:
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call of the kernel, no locks.
             )
         node.starts += 1
-        self._on_event("start", name, {"start": node.starts})
+        self.on_event("start", name, {"start": node.starts})
         self._tell_pids()
 
     def _tell_pids(self) -> None:
@@ -268,26 +270,28 @@ class Cluster:
         return True
 
     def kill(self, name: str) -> bool:
-        """SIGKILL, and wait until it is gone."""
+        """SIGKILL, and wait until it is gone. For any thread."""
         node = self.nodes[name]
         node.wanted = False
+        process = node.process
         done = self.signal(name, signal.SIGKILL)
-        if node.process is not None:
-            node.process.wait()
+        if process is not None:
+            process.wait()
         self.look()
         return done
 
     def look(self) -> list[str]:
         """Notice processes that have ended; those that did so by themselves."""
         surprising = []
-        for node in self.nodes.values():
-            if node.process is None or (code := node.process.poll()) is None:
-                continue
-            node.process = None
-            expected = not node.wanted or node.may_exit
-            self._on_event("exit", node.name, {"code": code, "expected": expected})
-            if not expected:
-                surprising.append(node.name)
+        with self._lock:
+            for node in self.nodes.values():
+                if node.process is None or (code := node.process.poll()) is None:
+                    continue
+                node.process = None
+                expected = not node.wanted or node.may_exit
+                self.on_event("exit", node.name, {"code": code, "expected": expected})
+                if not expected:
+                    surprising.append(node.name)
         return surprising
 
     def stop_all(self, timeout_s: float = 30.0) -> dict[str, int]:
@@ -339,12 +343,13 @@ class Cluster:
         """Take back what was not synced, and end the process; whether that was done."""
         node = self.nodes[name]
         node.wanted = False
+        process = node.process
         with contextlib.suppress(OSError):  # It dies in the middle of the answer, as it should.
             self.ask_faults(name, do="lose_power", loss=loss, seed=seed)
-        if node.process is None:
+        if process is None:
             return False
         try:
-            code = node.process.wait(10)
+            code = process.wait(10)
         except subprocess.TimeoutExpired:
             self.kill(name)
             return False

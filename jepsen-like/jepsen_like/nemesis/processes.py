@@ -9,6 +9,8 @@ from typing import Any
 from jepsen_like.nemesis.base import Fault, Made, NotNow, Situation, nothing
 
 _RUNNING_S = 60.0
+# The session of the earlier life must end before an ISR without it can be seen.
+_SESSION_S = 6.0
 
 
 async def _start(situation: Situation, targets: list[str]) -> None:
@@ -18,8 +20,8 @@ async def _start(situation: Situation, targets: list[str]) -> None:
 
 
 async def kill(situation: Situation, targets: list[str]) -> Fault:
-    killed = [name for name in targets if situation.cluster.kill(name)]
-    if not killed:
+    killed = [await asyncio.to_thread(situation.cluster.kill, name) for name in targets]
+    if not any(killed):
         raise NotNow("none of them runs")
 
     async def heal() -> None:
@@ -65,7 +67,11 @@ class LosePower:
         targets = power_targets(situation)
         loss = situation.rng.choice(self._losses)
         seed = situation.rng.getrandbits(32)
-        lost = [name for name in targets if situation.cluster.lose_power(name, loss, seed)]
+        lose = situation.cluster.lose_power
+        done = await asyncio.gather(
+            *(asyncio.to_thread(lose, name, loss, seed) for name in targets)
+        )
+        lost = [name for name, was_lost in zip(targets, done, strict=True) if was_lost]
 
         async def heal() -> None:
             await _start(situation, targets)
@@ -82,7 +88,7 @@ async def until_whole(situation: Situation, timeout_s: float = _RUNNING_S) -> bo
     """Wait until every partition has all its replicas in sync again."""
     try:
         async with asyncio.timeout(timeout_s):
-            await asyncio.sleep(1.0)  # What was seen before the fault is no news.
+            await asyncio.sleep(_SESSION_S)
             while not situation.brokers_are_whole():
                 await asyncio.sleep(0.3)
     except TimeoutError:
@@ -107,7 +113,7 @@ async def wipe(situation: Situation, targets: list[str]) -> Fault:
     is_broker = not node.is_controller
     if is_broker and not situation.brokers_are_whole():
         raise NotNow("the other brokers do not have all")
-    cluster.kill(name)
+    await asyncio.to_thread(cluster.kill, name)
     kept = node.data_dir + ".kept"
     shutil.rmtree(kept, ignore_errors=True)
     os.rename(node.data_dir, kept)
@@ -120,7 +126,7 @@ async def wipe(situation: Situation, targets: list[str]) -> Fault:
             await _start(situation, [name])
             await until_whole(situation)
             return
-        cluster.kill(name)
+        await asyncio.to_thread(cluster.kill, name)
         shutil.rmtree(node.data_dir, ignore_errors=True)
         os.rename(kept, node.data_dir)
         await _start(situation, [name])
@@ -134,7 +140,7 @@ async def bit_rot(situation: Situation, targets: list[str]) -> Fault:
     name = targets[0]
     cluster = situation.cluster
     node = cluster.nodes[name]
-    cluster.kill(name)
+    await asyncio.to_thread(cluster.kill, name)
     kept = node.data_dir + ".kept"
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(node.data_dir, kept)
@@ -147,7 +153,7 @@ async def bit_rot(situation: Situation, targets: list[str]) -> Fault:
 
     async def heal() -> None:
         # Bits that nobody has read yet would still be wrong when the audit comes.
-        cluster.kill(name)
+        await asyncio.to_thread(cluster.kill, name)
         shutil.rmtree(node.data_dir, ignore_errors=True)
         os.rename(kept, node.data_dir)
         await _start(situation, [name])
@@ -196,7 +202,7 @@ class Disk:
         node = cluster.nodes[name]
         node.may_exit = self._may_exit
         try:
-            cluster.ask_faults(name, do="disk", **self._faults)
+            await asyncio.to_thread(cluster.ask_faults, name, do="disk", **self._faults)
         except OSError as error:
             node.may_exit = False
             raise NotNow(f"{name}: {error}") from None
@@ -204,13 +210,13 @@ class Disk:
         async def heal() -> None:
             if node.is_running:
                 try:
-                    cluster.ask_faults(name, do="disk")
+                    await asyncio.to_thread(cluster.ask_faults, name, do="disk")
                 except OSError:
                     await asyncio.sleep(0.5)  # It is about to end, or has.
             cluster.look()
             # A directory that has failed stays offline in its process: only a restart heals it.
             if self._may_exit:
-                cluster.kill(name)
+                await asyncio.to_thread(cluster.kill, name)
             await _start(situation, [name])
             if is_broker and self._may_exit:
                 await until_whole(situation)

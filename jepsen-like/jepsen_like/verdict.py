@@ -107,6 +107,10 @@ class Findings:
         if len(kept) < ANOMALIES_KEPT_MAX:
             kept.append(anomaly)
 
+    def keeps(self, kind: str) -> bool:
+        """Whether the next of this kind would be kept, so that it is worth describing well."""
+        return len(self._kept.get(kind, ())) < ANOMALIES_KEPT_MAX
+
     def doubt(self, reason: str) -> None:
         """Something could not be decided: valid is out of reach."""
         if reason not in self.doubts:

@@ -26,7 +26,7 @@ Not flagged: a send of unknown outcome that appears, late or never; values that 
 
 from typing import Any, Final
 
-from jepsen_like.checkers.log_index import KeyLog, logs_of
+from jepsen_like.checkers.log_index import KeyLog, Poll, logs_of
 from jepsen_like.checkers.trace import Call, Trace, numbers
 from jepsen_like.verdict import Anomaly, CheckResult, Findings
 
@@ -108,7 +108,8 @@ def _missing(findings: Findings, trace: Trace, log: KeyLog) -> None:
         if value in log.first_read:
             continue
         if offset >= 0 and log.went_over(offset):
-            findings.add(_lost_write(log, value, offset, send))
+            poll = log.passed_by(offset) if findings.keeps("lost-write") else None
+            findings.add(_lost_write(log, value, offset, send, poll))
             continue
         if not read_to_the_end:
             findings.doubt(f"{log.key}: not read to its end after the faults")
@@ -125,8 +126,7 @@ def _missing(findings: Findings, trace: Trace, log: KeyLog) -> None:
         )
 
 
-def _lost_write(log: KeyLog, value: Any, offset: int, send: Call) -> Anomaly:
-    poll = log.passed_by(offset)
+def _lost_write(log: KeyLog, value: Any, offset: int, send: Call, poll: Poll | None) -> Anomaly:
     shown = (send,) if poll is None else (send, poll.call)
     instead = ", ".join(str(v) for v in log.values_at.get(offset, {}) if v != value)
     now = f"{instead} stands there now" if instead else "a poll went over it and found nothing"

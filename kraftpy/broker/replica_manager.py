@@ -116,6 +116,7 @@ class ReplicaManager:
         self._partitions: dict[Key, HostedPartition] = {}
         self._without_log: set[Key] = set()  # Hosted by right, but their logs cannot be opened.
         self._dirty: dict[HostedPartition, list[tuple[Appended, bool]]] = {}  # Who wants acks=all.
+        self._waiting: list[tuple[WaitingProduce, int]] = []  # Of this input, with timeouts.
         self._reader = Reader(self, listener, reads_from_followers)
         self.followers: Followers
         self.isr_channel: IsrChannel
@@ -283,7 +284,7 @@ class ReplicaManager:
             if refused is not None:
                 operation.finish(slot, refused)
         if operation.is_waiting and request.acks == ACKS_ALL:
-            operation.expire_after(request.timeout_ms, self._loop)
+            self._waiting.append((operation, request.timeout_ms))
 
     def _place(
         self,
@@ -365,6 +366,11 @@ class ReplicaManager:
             self.carry_out(hosted, (each for each in effects if type(each) is not CompleteWaiting))
             # In any case: followers wait for what is appended, not for what is committed.
             self._complete(hosted)
+        # Only now: where there are no followers nobody waits, and a timer for each is not cheap.
+        waiting, self._waiting = self._waiting, []
+        for operation, timeout_ms in waiting:
+            if operation.is_waiting:
+                operation.expire_after(timeout_ms, self._loop)
 
     def fetch(self, request: FetchRequest, respond: RespondToFetch) -> Abandon | None:
         answer, is_enough = self._reader.read(request)

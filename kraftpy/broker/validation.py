@@ -31,7 +31,7 @@ from kraftpy.storage.record_batch import (
     TRANSACTIONAL,
     BatchHeader,
     Buffer,
-    damage,
+    damage_of,
     read_header,
 )
 from kraftpy.storage.request import Request
@@ -135,7 +135,7 @@ def _whole_batch(records: Buffer, batch_bytes_max: int) -> BatchHeader:
         raise RefusedBatch(ErrorCode.invalid_record, "there is no record batch")
     header = read_header(records)
     _check_size(header.size, batch_bytes_max)
-    wrong = damage(records, 0, size)
+    wrong = damage_of(header, records, 0, size)
     if wrong is not None:
         raise RefusedBatch(ErrorCode.corrupt_message, wrong)
     if header.size != size:

@@ -103,14 +103,22 @@ def read_whole(data: bytes | bytearray | memoryview, position: int, end: int) ->
     if end - position < HEADER_BYTES:
         return f"{end - position} bytes are too few for a batch header"
     header = read_header(data, position)
+    return damage_of(header, data, position, end) or header
+
+
+def damage_of(
+    header: BatchHeader, data: bytes | bytearray | memoryview, position: int, end: int
+) -> str | None:
+    """What is wrong with the batch that begins at `position` with this header, or None."""
     wrong = header_damage(header)
     if wrong is not None:
         return wrong
-    if position + header.size > end:
+    batch_end = position + LENGTH_END + header.batch_length
+    if batch_end > end:
         return f"the batch needs {header.size} bytes, {end - position} are there"
-    if crc32c(memoryview(data)[position + CRC_START : position + header.size]) != header.crc:
+    if crc32c(memoryview(data)[position + CRC_START : batch_end]) != header.crc:
         return "the CRC does not match"
-    return header
+    return None
 
 
 def header_damage(header: BatchHeader) -> str | None:
@@ -145,7 +153,8 @@ def stamp(
 ) -> BatchHeader:
     """Give a batch its place in the log. The CRC does not cover what is written here."""
     _STAMP.pack_into(data, position, offset, header.batch_length, epoch)
-    return header._replace(base_offset=offset, leader_epoch=epoch)
+    # As _replace(base_offset=offset, leader_epoch=epoch) would, in a third of the time.
+    return BatchHeader._make((offset, header[1], epoch, *header[3:]))
 
 
 def build_batch(

@@ -20,7 +20,7 @@ from kraftpy.audit.rules.rule import (
     Violation,
 )
 from kraftpy.metadata_log import records as r
-from kraftpy.metadata_log.image import EMPTY, ClusterImage, Partition
+from kraftpy.metadata_log.image import Partition
 from kraftpy.types import NO_LEADER, BrokerId, TopicId
 
 OffsetRecord: TypeAlias = tuple[int, r.MetadataRecord]
@@ -40,25 +40,32 @@ class Judge(LogAudit):
 
     def __init__(
         self,
-        image: ClusterImage = EMPTY,
         *,
         defaults: Defaults = KAFKA_DEFAULTS,
         whole_topics: Collection[TopicId] | None = None,
     ) -> None:
         """`whole_topics`: those of which nothing was left out; None if that is all of them."""
-        super().__init__(image, defaults=defaults)
+        super().__init__(defaults=defaults)
         self._whole = whole_topics
         self._held: dict[BrokerId, set[PartitionKey]] = {}
         self._without_leader: set[PartitionKey] = set()
-        for topic_id, topic in image.topics.items():
-            for partition_id, partition in topic.partitions.items():
-                self._note((topic_id, partition_id), partition)
+
+    def seed(self, records: Iterable[r.MetadataRecord]) -> None:
+        """Begin with what these records tell: nothing of it is judged until it changes."""
+        for record in records:
+            self.view.replay(record)
+            if isinstance(record, r.PartitionRecord):
+                key = record.topic_id, record.partition_id
+                partition = self.view.partition(key)
+                if partition is not None:
+                    self._note(key, partition)
 
     def judge(
         self,
         records: Sequence[OffsetRecord],
         *,
         base_offset: int,
+        last_offset: int,
         epoch: int,
         evidence: Evidence = NO_EVIDENCE,
     ) -> list[Violation]:
@@ -76,6 +83,7 @@ class Judge(LogAudit):
         for offset, record in records:
             self._offset = offset
             self._record(record)
+        self._offset = last_offset
         if self._saved is None:
             self._settle()
         return self._heard(self._found)

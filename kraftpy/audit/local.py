@@ -1,34 +1,149 @@
 """The engine without a JVM: `audit(paths)` -> AuditResult.
 
-It reads the directories as the Spark pipeline does, and judges by the same rule book.
+Survey all logs, mend one, replay and judge it, hold the snapshots against it. Small logs go through
+the rule book record by record ("whole"); large ones through the compiled loops first ("screened"),
+if numba is there. What always holds: both ways give the same rows; nothing that is in a directory
+makes it raise.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
-from kraftpy.audit.rules.rule import Defaults, Evidence
-from kraftpy.audit.violations import AuditResult
+from kraftpy.audit.assembly import begin_result, finish_result, is_kafka_log
+from kraftpy.audit.lanes import Found, Lane, Looked, Place, Task, decoded
+from kraftpy.audit.rules.rule import KAFKA_DEFAULTS, Defaults, Evidence, Writer
+from kraftpy.audit.rules.rule import Violation as Broken
+from kraftpy.audit.snapshots import records_in, snapshot_bytes, snapshots_of
+from kraftpy.audit.source.chunks import chunks
+from kraftpy.audit.source.directories import find_logs
+from kraftpy.audit.source.pieces import plan_replay
+from kraftpy.audit.source.survey import judge_survey, survey_logs
+from kraftpy.audit.violations import AuditResult, Progress, violation_of
+from kraftpy.clock import Clock, SystemClock
+from kraftpy.errors import StorageError
+from kraftpy.storage.record_batch import read_header
 
-# Told (what is being done, records or batches done, all of them; 0 if nobody knows yet).
-Progress: TypeAlias = Callable[[str, int, int], None]
 # What nodes recorded beside the log: the evidence for the step that begins at an offset.
 EvidenceAt: TypeAlias = Mapping[int, Evidence]
 
+WHOLE: Final = "whole"
+SCREENED: Final = "screened"
+# From here on it pays to compile, or to load what was compiled before.
+SCREENED_BYTES_MIN: Final = 16 * 1024 * 1024
 
-def audit(
-    paths: Sequence[str],
-    *,
-    defaults: Defaults | None = None,
-    evidence: EvidenceAt | None = None,
-    state_directory: str | None = None,
-    rules: Sequence[str] | None = None,
-    output: str | None = None,
-    progress: Progress | None = None,
-) -> AuditResult:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to audit; the same for every engine."""
+
+    run: str = "audit"
+    defaults: Defaults = KAFKA_DEFAULTS
+    evidence: EvidenceAt | None = None
+    watermarks: Mapping[int, int] | None = None  # The highest that each node noted.
+    rules: frozenset[str] | None = None  # Only these ("A12").
+    mode: str | None = None  # WHOLE or SCREENED; chosen by size if None.
+    progress: Progress = lambda _what, _done, _all: None
+    clock: Clock = SystemClock()  # noqa: RUF009 -- it has no state.
+
+
+def audit(paths: Sequence[str], options: Options | None = None) -> AuditResult:
     """Audit the metadata logs in `paths`: each a `__cluster_metadata-0`, a node's data directory,
-    or a directory of such. Never raises for what is in them: see AuditResult.problems.
+    or a directory of such. What could not be done is in the result's `problems`."""
+    options = options or Options()
+    result, logs = begin_result(options.run, "local", find_logs(paths))
+    if not logs:
+        return finish_result(result)
+    clock = options.clock
+    began = clock.monotonic_ms()
+    options.progress("survey", 0, 0)
+    survey = survey_logs(logs)
+    result.timings["survey"] = (clock.monotonic_ms() - began) / 1000
+    keep = Keeper(result, options)
+    keep.found(judge_survey(survey, logs, options.watermarks))
+    plan = plan_replay(survey, logs)
+    if plan is None:
+        return finish_result(result, survey, logs, options.watermarks)
+    keep.lost_from = plan.lost[0].offset if plan.lost else None
+    defaults = options.defaults
+    if is_kafka_log(plan):
+        defaults = replace(defaults, writer=Writer.KAFKA)
+    task = Task(
+        plan=plan,
+        defaults=defaults,
+        evidence=options.evidence or {},
+        snapshots=snapshots_of(logs),
+    )
+    began = clock.monotonic_ms()
+    result.mode = options.mode or _mode(plan.bytes)
+    try:
+        if result.mode == SCREENED:
+            from kraftpy.audit.screened import replay_screened
 
-    `rules`: only these ("A12"). `output`: a directory for violations.parquet, violations.jsonl and
-    result.json. `state_directory`: read only what is new since the last run that used it.
-    """
-    raise NotImplementedError
+            looked = replay_screened(task, keep.replayed, options.progress)
+        else:
+            looked = replay_whole(task, keep.replayed, options.progress)
+    except (StorageError, OSError) as error:
+        result.problems.append(str(error))
+        looked = Looked()
+    result.timings["replay"] = (clock.monotonic_ms() - began) / 1000
+    return finish_result(result, survey, logs, options.watermarks, looked, plan)
+
+
+def _mode(size: int) -> str:
+    if size < SCREENED_BYTES_MIN:
+        return WHOLE
+    try:
+        import numba  # noqa: F401 -- whether it is there.
+    except ImportError:
+        return WHOLE
+    return SCREENED
+
+
+class Keeper:
+    """Turns what the rule book finds into rows of the result."""
+
+    def __init__(self, result: AuditResult, options: Options) -> None:
+        self._result = result
+        self._options = options
+        self.lost_from: int | None = None
+
+    def found(self, broken: Iterable[Broken]) -> None:
+        """About logs and nodes."""
+        self._add(broken, None)
+
+    def replayed(self, broken: Iterable[Broken]) -> None:
+        """In a replay: what comes behind a lost range may follow from it."""
+        self._add(broken, self.lost_from)
+
+    def _add(self, broken: Iterable[Broken], lost_from: int | None) -> None:
+        rules = self._options.rules
+        self._result.add(
+            violation_of(
+                each,
+                run=self._result.run,
+                secondary=lost_from is not None and each.offset >= lost_from,
+            )
+            for each in broken
+            if rules is None or each.rule.code in rules
+        )
+
+
+def replay_whole(task: Task, found: Found, progress: Progress) -> Looked:
+    """Every record through the rule book."""
+    lane = Lane(task, found)
+    if task.plan.snapshot is not None:
+        lane.seed(records_in(snapshot_bytes(task.plan.snapshot)))
+    for chunk in chunks(task.plan, start_offset=task.start_offset):
+        at = 0
+        while at < len(chunk.data):
+            header = read_header(chunk.data, at)
+            data = chunk.data[at : at + header.size]
+            at += header.size
+            records = decoded(header, data, lane.looked, task.plan.node)
+            if records:
+                place = Place(header.base_offset, header.last_offset, header.leader_epoch)
+                lane.batch(place, records)
+        progress("replay", chunk.end_offset, task.plan.end_offset)
+    lane.finish()
+    return lane.looked

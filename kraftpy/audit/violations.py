@@ -10,7 +10,7 @@ What always holds: equal logs give equal rows, in the order of `sort_key`, which
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -25,7 +25,8 @@ UNCHECKED_MAX: Final = 1000  # What was not checked, one by one; beyond it only 
 CLUSTER: Final = -1  # `node` of what the logs of all nodes say together.
 
 _ABSENT: Final = -(1 << 62)
-Row: TypeAlias = dict[str, Any]
+# Told (what is being done, how far it is, how far it goes; 0 if nobody knows yet).
+Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 class ExitCode(IntEnum):
@@ -90,15 +91,13 @@ class Violation:
 COLUMNS: Final = tuple(each.name for each in fields(Violation))
 
 
-def violation_of(
-    broken: Broken, *, run: str = "", node: int = CLUSTER, secondary: bool = False
-) -> Violation:
+def violation_of(broken: Broken, *, run: str = "", secondary: bool = False) -> Violation:
     """The row for what the rule book found."""
     return Violation(
         run=run,
         rule=broken.rule.code,
         severity=broken.rule.severity.name,
-        node=node,
+        node=CLUSTER if broken.node is None else broken.node,
         offset=broken.offset,
         epoch=broken.epoch,
         topic=broken.topic,
@@ -119,7 +118,8 @@ def from_row(row: Mapping[str, Any]) -> Violation:
 class Unchecked(NamedTuple):
     """Something that was there and that no rule looked at, or that should have been there."""
 
-    # lost_range: no node has it whole. torn_tail: an unfinished batch at the end. unknown_record:
+    # lost_range: no node has it whole. damaged: one node's copy of a batch. before_snapshot: what
+    # the replay did not begin with. torn_tail: an unfinished batch at the end. unknown_record:
     # a type or version that is not known. undecodable: bytes that are no record. snapshot: one that
     # cannot be read, or that the log does not reach. directory: one that holds no metadata log.
     kind: str

@@ -68,12 +68,17 @@ class Read(NamedTuple):
         batch = self.columns.batch[index]
         return int(self.batches.base_offset[batch] + index - self.batches.first[batch])
 
+    def place_of(self, batch: int) -> tuple[int, int, int]:
+        """(base offset, last offset, epoch) of a batch."""
+        base = int(self.batches.base_offset[batch])
+        return base, base + int(self.batches.count[batch]) - 1, int(self.batches.epoch[batch])
+
     def value(self, index: int) -> bytes:
         at = int(self.columns.at[index])
         return bytes(self.data[at : at + int(self.columns.size[index])])
 
 
-def read_batches(data: bytes | bytearray, interned: Interned) -> Read:
+def read_batches(data: bytes | bytearray | memoryview, interned: Interned) -> Read:
     """All whole batches at the beginning of the bytes."""
     buffer = np.frombuffer(data, np.uint8)
     count, batches, end = _walk(buffer)

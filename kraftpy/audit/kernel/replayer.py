@@ -7,7 +7,7 @@ and the states are what lenient replay gives.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -53,11 +53,14 @@ class OtherBatch(NamedTuple):
     """The records of one batch that are no partition's, by offset."""
 
     base_offset: int
+    last_offset: int
     epoch: int
     others: list[tuple[int, r.MetadataRecord | Unreadable]]
 
 
 OnOthers: TypeAlias = Callable[[OtherBatch], None]
+OnBroken: TypeAlias = Callable[[int, str], None]  # Base offset, and why nothing can be read.
+Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class Suspects(NamedTuple):
@@ -89,6 +92,7 @@ class Replayer:
         defaults: Defaults = KAFKA_DEFAULTS,
         evidence: Mapping[int, Evidence] | None = None,
         on_others: OnOthers | None = None,
+        on_broken: OnBroken | None = None,
     ) -> None:
         self.interned = Interned()
         self.world = World(self.interned, shard, shards)
@@ -96,11 +100,12 @@ class Replayer:
         self.types: Counter[int] = Counter()
         self._evidence = evidence or {}
         self._on_others = on_others
+        self._on_broken = on_broken
         self._scratch = np.zeros(1 << 16, np.int32)
         self.world.now[w.IS_KAFKA] = defaults.writer is Writer.KAFKA
         self._apply(self.facts.first_events())
 
-    def feed(self, data: bytes | bytearray) -> int:
+    def feed(self, data: Bytes) -> int:
         """Replay the whole batches at the beginning of the bytes; how many bytes are left over."""
         read = read_batches(data, self.interned)
         self._count(read)
@@ -109,6 +114,9 @@ class Replayer:
         if self._on_others is not None:
             for batch in other_batches(read):
                 self._on_others(batch)
+        if self._on_broken is not None:
+            for base_offset, reason in read.broken:
+                self._on_broken(base_offset, reason)
         return read.rest
 
     def _count(self, read: Read) -> None:
@@ -135,17 +143,22 @@ class Replayer:
         if open_since >= 0:
             marks[open_since:] &= ~np.uint8(w.ENDS_STEP)
         if self._evidence:
-            self._heed_evidence(read, marks)
+            events = self._heed_evidence(read, marks, events)
         return events, marks
 
-    def _heed_evidence(self, read: Read, marks: Array) -> None:
+    def _heed_evidence(self, read: Read, marks: Array, events: list[Event]) -> list[Event]:
         """What others recorded may break rules that the log alone keeps to."""
         offsets = read.batches.base_offset[: read.batch_count]
+        crashed: dict[int, Collection[int]] = {}
         for batch in np.flatnonzero(np.isin(offsets, list(self._evidence))).tolist():
             marks[batch] |= w.DIRTY
-            evidence = self._evidence[int(offsets[batch])]
-            for broker_id in sorted(evidence.unclean_restarts or ()):
-                self._apply([(0, w.HOLDERS, broker_id, 0, 0)])
+            crashed[batch] = self._evidence[int(offsets[batch])].unclean_restarts or ()
+        more: list[Event] = [
+            (index, w.HOLDERS, broker_id, 0, 0)
+            for index, _ in read.others
+            for broker_id in crashed.get(int(read.columns.batch[index]), ())
+        ]
+        return sorted(events + more, key=lambda event: event[0])
 
     def _replay(self, read: Read, events: list[Event], marks: Array) -> None:
         told = np.array(events, np.int64).reshape(-1, w.EVENT_WIDTH)
@@ -179,7 +192,7 @@ class Replayer:
 
     # -- snapshots ----------------------------------------------------------------------------
 
-    def seed(self, data: bytes | bytearray) -> None:
+    def seed(self, data: Bytes) -> None:
         """Begin with what a snapshot says: nothing in it is judged until it changes."""
         read = read_batches(data, self.interned)
         events, marks = self._prepare(read)
@@ -187,14 +200,14 @@ class Replayer:
         self._replay(read, events, marks)
         recount(self.world.memory)
 
-    def differences(self, data: bytes | bytearray) -> list[Difference]:
-        """Partitions of this shard that a snapshot has otherwise than they are here."""
+    def differences(self, data: Bytes) -> tuple[list[Difference], int]:
+        """Partitions of this shard that a snapshot has otherwise, and how many it has."""
         read = read_batches(data, self.interned)
         self._make_room(0)
-        found = compare(
+        found, compared = compare(
             self.world.memory, self.interned.topics, read.columns.kind, read.columns.rows
         )
-        return [
+        differences = [
             Difference(
                 self.key_of(int(topic), int(partition)),
                 None if row < 0 else self.partition(self.world.partitions.rows[row]),
@@ -202,6 +215,7 @@ class Replayer:
             )
             for topic, partition, row, index in found.tolist()
         ]
+        return differences, int(compared)
 
     # -- what came of it ----------------------------------------------------------------------
 
@@ -233,6 +247,8 @@ class Replayer:
             return tuple(BrokerId(each) for each in self.interned.values(int(row[column])))
 
         directories = self.interned.directory_ids(int(row[DIRECTORIES]))
+        if not directories:
+            directories = (r.MIGRATING_DIRECTORY,) * len(ids(REPLICAS))
         return Partition(
             replicas=ids(REPLICAS),
             isr=ids(ISR),
@@ -257,8 +273,7 @@ def other_batches(read: Read) -> Iterator[OtherBatch]:
         if batch != last or current is None:
             if current is not None:
                 yield current
-            base, epoch = read.batches.base_offset[batch], read.batches.epoch[batch]
-            current, last = OtherBatch(int(base), int(epoch), []), batch
+            current, last = OtherBatch(*read.place_of(batch), []), batch
         current.others.append((read.offset_of(index), record))
     if current is not None:
         yield current

@@ -84,15 +84,18 @@ def _differ(memory: Any, row: Any, stored: Any) -> Any:
 
 @njit(cache=True)
 def compare(memory: Any, uuids: Any, kinds: Any, rows: Any) -> Any:
-    """(topic, partition, our row or -1, index of the snapshot's record or -1) where they differ."""
+    """(topic, partition, our row or -1, index of the snapshot's record or -1) where they differ;
+    and how many were compared."""
     now = memory.now
     seen = np.zeros(now[w.ROWS], np.uint8)
     out = np.zeros((rows.shape[0] + now[w.ROWS], 4), np.int64)
     found = 0
+    compared = 0
     for index in range(rows.shape[0]):
         stored = rows[index]
         if kinds[index] != CREATED or not is_mine(memory, uuids, stored[TOPIC]):
             continue
+        compared += 1
         r = known(memory, stored[TOPIC], stored[PARTITION])
         if r >= 0:
             seen[r] = 1
@@ -105,4 +108,4 @@ def compare(memory: Any, uuids: Any, kinds: Any, rows: Any) -> Any:
         if row[EXISTS] and not seen[r]:
             out[found] = (row[TOPIC], row[PARTITION], r, -1)
             found += 1
-    return out[:found]
+    return out[:found], compared

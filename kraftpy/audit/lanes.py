@@ -1,0 +1,163 @@
+"""Records through the rule book, in order, with snapshots held against them on the way.
+
+A lane takes the batches of a log, or of a log of which most partitions were left out. What always
+holds: a snapshot is compared after every batch before its end and before any other.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from kraftpy.audit.judge import Judge, OffsetRecord
+from kraftpy.audit.kafka.decoding import UnknownRecord, decode_value
+from kraftpy.audit.rules.entities import Entities
+from kraftpy.audit.rules.rule import NO_EVIDENCE, Defaults, Evidence, Violation
+from kraftpy.audit.snapshots import SnapshotAt, compare_entities
+from kraftpy.audit.source.pieces import Plan
+from kraftpy.audit.violations import Unchecked
+from kraftpy.errors import InvalidBatch, RecordDecodeError
+from kraftpy.metadata_log import records as r
+from kraftpy.storage.record_batch import BatchHeader, iter_records
+from kraftpy.types import TopicId
+
+Found: TypeAlias = Callable[[Iterable[Violation]], None]
+
+
+class Place(NamedTuple):
+    """Where a batch is in its log."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Looked:
+    """What was looked at, beside what was found."""
+
+    types: Counter[int] = field(default_factory=Counter)
+    unchecked: list[Unchecked] = field(default_factory=list)
+    entities: int = 0
+
+    def unreadable(self, node: int, offset: int, what: UnknownRecord | RecordDecodeError) -> None:
+        kind, reason = "undecodable", ""
+        if isinstance(what, UnknownRecord):
+            kind, reason = "unknown_record", f"type {what.api_key}, version {what.version}"
+        else:
+            reason = what.reason
+        self.unchecked.append(Unchecked(kind, node, offset, offset + 1, 1, reason))
+
+    def broken(self, node: int, offset: int, records: int, reason: str) -> None:
+        end = offset + max(records, 1)
+        self.unchecked.append(Unchecked("undecodable", node, offset, end, records, reason))
+
+
+@dataclass(slots=True, kw_only=True)
+class Task:
+    """What to replay, and with which knowledge. It can be sent to another process."""
+
+    plan: Plan
+    defaults: Defaults
+    evidence: Mapping[int, Evidence] = field(default_factory=dict)
+    snapshots: Sequence[SnapshotAt] = ()
+
+    @property
+    def start_offset(self) -> int:
+        return 0 if self.plan.snapshot is None else self.plan.snapshot.end_offset
+
+    @property
+    def stops(self) -> list[int]:
+        """Where snapshots end that the replay reaches."""
+        first, last = self.start_offset, self.plan.end_offset
+        return sorted({s.end_offset for s in self.snapshots if first < s.end_offset <= last})
+
+
+class Lane:
+    """The rule book, and the entities that snapshots are compared with."""
+
+    def __init__(
+        self,
+        task: Task,
+        found: Found,
+        *,
+        whole_topics: frozenset[TopicId] | None = None,
+        compares: bool = True,
+    ) -> None:
+        """`whole_topics`: those with all of their partitions; None if nothing was left out."""
+        self._task = task
+        self._found = found
+        self._has_all = whole_topics is None
+        self._judge = Judge(defaults=task.defaults, whole_topics=whole_topics)
+        self._stops = task.stops if compares else []
+        self._entities = Entities(task.defaults) if self._stops else None
+        self.looked = Looked()
+
+    def seed(self, records: Iterable[r.MetadataRecord]) -> None:
+        """Begin with what a snapshot says."""
+        known = list(records)
+        self._judge.seed(known)
+        if self._entities is not None:
+            for record in known:
+                self._entities.replay(record)
+
+    def batch(self, place: Place, records: Sequence[OffsetRecord]) -> None:
+        base_offset, last_offset, epoch = place
+        self._compare(base_offset)
+        evidence = self._task.evidence.get(base_offset, NO_EVIDENCE)
+        found = self._judge.judge(
+            records,
+            base_offset=base_offset,
+            last_offset=last_offset,
+            epoch=epoch,
+            evidence=evidence,
+        )
+        if found:
+            self._found(found)
+        if self._entities is not None:
+            for _, record in records:
+                self._entities.replay(record)
+
+    def finish(self) -> None:
+        self._compare(self._task.plan.end_offset)
+
+    def _compare(self, offset: int) -> None:
+        """With the snapshots that end at or before an offset that is about to be replayed."""
+        while self._stops and self._stops[0] <= offset:
+            stop = self._stops.pop(0)
+            for snapshot in self._task.snapshots:
+                if snapshot.end_offset == stop and self._entities is not None:
+                    self._compare_one(snapshot, self._entities)
+
+    def _compare_one(self, snapshot: SnapshotAt, entities: Entities) -> None:
+        comparison = compare_entities(
+            snapshot, entities, self._task.defaults, partitions=self._has_all
+        )
+        if comparison.violations:
+            self._found(comparison.violations)
+        self.looked.entities += comparison.entities
+        if comparison.unchecked is not None:
+            self.looked.unchecked.append(comparison.unchecked)
+
+
+def decoded(header: BatchHeader, data: memoryview, looked: Looked, node: int) -> list[OffsetRecord]:
+    """The records of a batch; what cannot be read is noted and passed over."""
+    if header.is_control:
+        return []
+    records: list[OffsetRecord] = []
+    try:
+        for each in iter_records(data):
+            try:
+                record = decode_value(each.value, each.offset)
+            except RecordDecodeError as error:
+                looked.unreadable(node, each.offset, error)
+                continue
+            if isinstance(record, UnknownRecord):
+                looked.unreadable(node, each.offset, record)
+                continue
+            looked.types[record.API_KEY] += 1
+            records.append((each.offset, record))
+    except InvalidBatch as error:
+        looked.broken(node, header.base_offset, header.record_count, str(error))
+        return []
+    return records

@@ -74,6 +74,10 @@ MINUTES ?= 5
 cluster-storm: $(EVERYTHING) ## Kill and stop controllers and brokers under a client (MINUTES=5)
 	@CLUSTER_STORM_MINUTES=$(MINUTES) $(BIN)/python -m pytest -q tests/e2e/test_cluster_storm.py
 
+.PHONY: fuzz-broker
+fuzz-broker: $(EVERYTHING) ## Random and mutated frames at a live broker (FOR=60, in seconds)
+	@FUZZ_BROKER_SECONDS=$(or $(FOR),60) $(BIN)/python -m pytest -q tests/e2e/test_broker_fuzz.py
+
 # One seed, one saved plan, or many seeds: SEED=7, PLAN=tests/sim/plans/x.json, SEEDS=200.
 SEEDS ?= 20
 SIM_WHAT = $(if $(PLAN),--plan $(PLAN),$(if $(SEED),--seed $(SEED),--seeds $(SEEDS)))

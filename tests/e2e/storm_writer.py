@@ -126,7 +126,8 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[int]
         deadline = time.monotonic() + READ_S
         while sum(map(len, found.values())) < sum(ends):
             assert time.monotonic() < deadline, f"read {found.keys()} of {ends}"
-            for message in consumer.consume(1000, 1.0):
+            messages: list[Any] = consumer.consume(1000, 1.0)
+            for message in messages:
                 assert message.error() is None, message.error()
                 found[message.partition()].append(int(message.value()))
         return found

@@ -15,6 +15,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -182,9 +183,13 @@ def weather(storm: Storm, writer: Writer, seed: int) -> None:
     for number in itertools.count():
         if number >= TURNS and time.monotonic() > deadline:
             break
-        before = writer.outcomes.count
+        enough = writer.outcomes.count + 20
         storm.turn(number if MINUTES else number * 3 + seed)  # A few turns still vary.
-        wait_for("more writes", lambda before=before: writer.outcomes.count >= before + 20)
+        wait_for("more writes", partial(has_written, writer, enough))
+
+
+def has_written(writer: Writer, count: int) -> bool:
+    return writer.outcomes.count >= count
 
 
 def report(storm: Storm, writer: Writer) -> str:

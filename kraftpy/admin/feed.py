@@ -193,7 +193,7 @@ def _summary(image: ClusterImage) -> tuple[dict[str, int], list[dict[str, Any]]]
 
 
 def _end(queue: "asyncio.Queue[Event | None]") -> None:
-    """Let a listener go, also one whose queue is full."""
-    while queue.full():
+    """Let a listener go; what it has not heard is dropped, as it begins anew."""
+    while not queue.empty():
         queue.get_nowait()
     queue.put_nowait(None)

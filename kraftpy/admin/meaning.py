@@ -160,6 +160,20 @@ def _acl(record: r.AccessControlEntryRecord, _image: ClusterImage) -> str:
     return f"an ACL of {record.principal} for {record.resource_name} is added"
 
 
+def _remove_acl(record: r.RemoveAccessControlEntryRecord, image: ClusterImage) -> str:
+    found = image.acls.get(record.id)
+    whose = "" if found is None else f" of {found.principal} for {found.resource_name}"
+    return f"an ACL{whose} is removed"
+
+
+def _token(record: r.DelegationTokenRecord, _image: ClusterImage) -> str:
+    return f"{record.owner} has a delegation token"
+
+
+def _unregister_controller(record: r.UnregisterControllerRecord, _image: ClusterImage) -> str:
+    return f"controller {record.controller_id} is no longer registered"
+
+
 def _controller(record: r.RegisterControllerRecord, _image: ClusterImage) -> str:
     return f"controller {record.controller_id} registers"
 
@@ -172,7 +186,7 @@ def _clear_elr(record: r.ClearElrRecord, _image: ClusterImage) -> str:
     return f"eligible leaders of {record.topic_name or 'all topics'} are forgotten"
 
 
-def _transaction(words: str) -> Callable[[Any, ClusterImage], str]:
+def _always(words: str) -> Callable[[Any, ClusterImage], str]:
     return lambda _record, _image: words
 
 
@@ -196,8 +210,13 @@ _SENTENCES: Final[dict[type, Callable[[Any, ClusterImage], str]]] = {
     r.RegisterControllerRecord: _controller,
     r.ClearElrRecord: _clear_elr,
     LeaderChange: _leader_change,
-    r.NoOpRecord: _transaction("nothing changed; the log is alive"),
-    r.BeginTransactionRecord: _transaction("what follows counts when it is complete"),
-    r.EndTransactionRecord: _transaction("all since the beginning counts now, as one"),
-    r.AbortTransactionRecord: _transaction("nothing since the beginning counts"),
+    r.RemoveAccessControlEntryRecord: _remove_acl,
+    r.DelegationTokenRecord: _token,
+    r.RemoveDelegationTokenRecord: _always("a delegation token is removed"),
+    r.ZkMigrationStateRecord: _always("the state of a migration from ZooKeeper"),
+    r.UnregisterControllerRecord: _unregister_controller,
+    r.NoOpRecord: _always("nothing changed; the log is alive"),
+    r.BeginTransactionRecord: _always("what follows counts when it is complete"),
+    r.EndTransactionRecord: _always("all since the beginning counts now, as one"),
+    r.AbortTransactionRecord: _always("nothing since the beginning counts"),
 }

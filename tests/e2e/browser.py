@@ -108,5 +108,5 @@ async def _port(browser: "asyncio.subprocess.Process") -> int:
     async with asyncio.timeout(_PATIENCE_S):
         while line := (await browser.stderr.readline()).decode():
             if "DevTools listening on" in line:
-                return int(line.split(":")[3].split("/")[0])
+                return int(line.rsplit(":", 1)[1].split("/")[0])
     raise AssertionError("the browser ended before it was ready")

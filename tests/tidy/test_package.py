@@ -15,8 +15,7 @@ PROJECT = tomllib.loads(read("pyproject.toml"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 
 # Declared and not imported yet: the part of kraftpy that will. Only ever shrinks.
-WAITING = {
-}
+WAITING: dict[str, str] = {}
 
 
 def names(requirements: list[str]) -> set[str]:

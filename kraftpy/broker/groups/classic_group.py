@@ -50,7 +50,6 @@ class Assigned(NamedTuple):
 class Replaced(NamedTuple):
     """A store: a static member came back under another id, and nothing else changed."""
 
-    old_id: str
     new_id: str
     answer: JoinAnswer
 
@@ -150,7 +149,7 @@ class ClassicGroup:
             case Assigned(generation, assignments):
                 self._assigned(generation, assignments, error, now_ms)
             case Replaced():
-                self._replaced(reason, error)
+                self._replaced(reason, error, now_ms)
             case Emptied():
                 pass  # It is in the log, or the next generation will be.
 
@@ -172,13 +171,13 @@ class ClassicGroup:
                 self._answer_sync(member, self.assignment_of(member))
                 self.keep_alive(member)
 
-    def _replaced(self, replaced: Replaced, error: ErrorCode) -> None:
+    def _replaced(self, replaced: Replaced, error: ErrorCode, now_ms: int) -> None:
         member = self.members.get(replaced.new_id)
         if self.state is not State.STABLE or member is None or not member.is_joining:
             return  # A rebalance has begun, at whose end it is answered.
         if error is not ErrorCode.none:
-            self.replace(replaced.new_id, replaced.old_id)
-            self.answer_join(member, JoinAnswer(error, replaced.old_id))
+            # Nobody knows whether the log has it; the next generation will be in it, whole.
+            self.prepare_rebalance(now_ms)
             return
         self.answer_join(member, replaced.answer)
         self.keep_alive(member)
@@ -207,7 +206,9 @@ class ClassicGroup:
 
     def refuse_syncs(self, error: ErrorCode) -> None:
         for member in self.members.values():
-            self._answer_sync(member, SyncAnswer(error))
+            if member.sync_token is not None:
+                self._answer_sync(member, SyncAnswer(error))
+                self.keep_alive(member)  # While it waited it could not show itself.
 
     def assignment_of(self, member: Member) -> SyncAnswer:
         return SyncAnswer(ErrorCode.none, self.protocol_type, self.protocol, member.assignment)
@@ -302,8 +303,8 @@ class ClassicGroup:
             self.leader = new_id
         return member
 
-    def store_replacement(self, old_id: str, answer: JoinAnswer) -> None:
-        self._store(Replaced(old_id, answer.member_id, answer), self.record())
+    def store_replacement(self, answer: JoinAnswer) -> None:
+        self._store(Replaced(answer.member_id, answer), self.record())
 
     def store_assignment(self, assignments: dict[str, bytes]) -> None:
         if self.storing is None:

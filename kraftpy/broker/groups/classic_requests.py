@@ -176,7 +176,7 @@ def _join_as_before(
         answer = answer._replace(leader=old_leader or "", members=())
     elif group.leader == new_id:
         answer = answer._replace(skip_assignment=True)
-    group.store_replacement(old_id, answer)
+    group.store_replacement(answer)
 
 
 def _join_again(

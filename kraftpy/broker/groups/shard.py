@@ -90,6 +90,7 @@ class GroupShard:
         """A group that nobody could join, and that has nothing, was never there."""
         if (
             group.state is State.EMPTY
+            and not group.generation
             and not group.pending
             and group.group_id not in self.stored
             and not self.offsets.keys(group.group_id)

@@ -69,7 +69,9 @@ class Cluster:
         settings: Mapping[str, str],
         directory: str,
         timeout_s: float,
+        ports: Mapping[int, int] | None = None,
     ) -> None:
+        """`ports` are those that nodes should have if nobody else has them."""
         self.controllers = tuple(range(1, controllers + 1))
         self.brokers = tuple(range(FIRST_BROKER, FIRST_BROKER + brokers))
         self.directory = directory
@@ -78,7 +80,8 @@ class Cluster:
         self._name = uuid.uuid4().hex[:8]
         self._settings = {**_DEFAULTS, **_replication(brokers), **settings}
         self._cluster_id = _cluster_id(directory)
-        self._ports = dict(zip(self.nodes, _free_ports(len(self.nodes)), strict=True))
+        found = dict(zip(self.nodes, _free_ports(len(self.nodes)), strict=True))
+        self._ports = {**found, **{n: p for n, p in (ports or {}).items() if _is_free(p)}}
         self._links: dict[tuple[int, int], int] = {}
         self._cuts: set[tuple[int, int]] = set()
         self._orders = 0
@@ -122,6 +125,20 @@ class Cluster:
     def is_paused(self, node: int) -> bool:
         """Whether it was paused and not resumed."""
         return self._member(node).is_paused
+
+    def is_ready(self, node: int) -> bool:
+        """Whether it has said so since it was started last."""
+        return self._member(node).is_ready
+
+    def exit_code(self, node: int) -> int | None:
+        """How its process has ended, as subprocess tells it; None while it runs."""
+        return self._member(node).exit_code
+
+    @property
+    def cut_off(self) -> frozenset[int]:
+        """The nodes that nobody else reaches."""
+        others = len(self.nodes) - 1
+        return frozenset(n for n in self.nodes if sum(n in cut for cut in self._cuts) == others > 1)
 
     def output(self, node: int) -> str:
         """What the node has written to its log of events."""
@@ -368,12 +385,14 @@ def kraftpy_cluster(
     settings: Mapping[str, object] | None = None,
     directory: str | None = None,
     timeout_s: float = 60.0,
+    ports: Mapping[int, int] | None = None,
 ) -> Iterator[Cluster]:
     """A cluster that serves Kafka clients, for as long as the `with` block lasts.
 
     `settings` are for all nodes, by Kafka's names. With a `directory` the data stays, and the nodes
     are stopped in order; otherwise they are killed at the end and all is removed. `timeout_s` is
-    how long any step may take before ClusterFailed says what the node wrote.
+    how long any step may take before ClusterFailed says what the node wrote. `ports` are those that
+    nodes should have, by number, if nobody else has them.
     """
     given = _checked(settings or {})
     if not 1 <= brokers + controllers <= NODES_MAX or brokers < 1 or controllers < 1:
@@ -394,6 +413,7 @@ def kraftpy_cluster(
                 settings=given,
                 directory=place,
                 timeout_s=timeout_s,
+                ports=ports if attempt == 0 else None,
             )
             try:
                 cluster.start_all()
@@ -455,9 +475,16 @@ def _free_ports(count: int) -> list[int]:
         if len(found) == count:
             return found
         port = rng.choice(_PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind((_HOST, port))
-                found = [*found, port] if port not in found else found
+        if port not in found and _is_free(port):
+            found.append(port)
     raise ClusterFailed(f"no free ports among {_PORTS.start} to {_PORTS.stop}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError:
+            return False
+        return True

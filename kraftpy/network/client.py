@@ -123,6 +123,9 @@ class WireClient:
     ) -> Any:
         if self._broken is not None:
             raise _again(self._broken)
+        if self._writer.transport.is_closing():
+            # A reset that the reading task has not heard of yet. uvloop would raise RuntimeError.
+            raise Unreachable(f"{self.place} closed the connection")
         self._correlation_id += 1
         message: Any = build(request_type(api_key, version), values)
         frame = request_frame(message, api_key, version, self._correlation_id, _CLIENT_ID)

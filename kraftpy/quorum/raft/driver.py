@@ -140,7 +140,9 @@ class RaftDriver:
         fault.__cause__ = fault.__cause__ or (None if fault is error else error)
         # The engine stores nothing more, and says so to whoever asks it.
         fault = self.engine.journal.fail(fault)
-        log.critical("raft_failed", node=self.engine.node_id, why=str(fault), exc_info=error)
+        # A fault that was foreseen says all in one line; for a bug one wants to know where.
+        trace = None if isinstance(error, FatalFault) else error
+        log.critical("raft_failed", node=self.engine.node_id, why=str(fault), exc_info=trace)
         if self._reporting is not None:
             self._reporting.failed(fault)
 

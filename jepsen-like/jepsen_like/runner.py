@@ -139,6 +139,7 @@ class Run:
                 await self._phases()
         finally:
             if self._cluster is not None:
+                self._cluster.on_event = lambda *_event: None  # The history is closed.
                 self._cluster.close()
         return path
 

@@ -32,6 +32,8 @@ class Connection:
     ) -> bytes:
         """The answer's body, without its header."""
         async with self._lock:
+            if self._streams is not None and self._streams[1].transport.is_closing():
+                self.close()
             reader, writer = await self._open()
             number = next(self._numbers)
             head = struct.pack(">hhih", api_key, version, number, len(_CLIENT_ID)) + _CLIENT_ID
@@ -44,7 +46,8 @@ class Connection:
             except TimeoutError:
                 self.close()
                 raise Unanswered("timeout") from None
-            except (OSError, asyncio.IncompleteReadError, BadAnswer) as error:
+            # RuntimeError is uvloop's word for a connection that ended a moment ago.
+            except (OSError, RuntimeError, asyncio.IncompleteReadError, BadAnswer) as error:
                 self.close()
                 raise Unanswered(f"connection: {type(error).__name__}") from None
             except BaseException:

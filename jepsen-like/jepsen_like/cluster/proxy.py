@@ -165,7 +165,7 @@ class Proxy:
                 self._pump(joined, there, reader, upstream_writer),
                 self._pump(joined, back, upstream_reader, writer),
             )
-        except OSError:
+        except (OSError, RuntimeError):
             joined.reset()
         finally:
             self._joined.discard(joined)
@@ -191,7 +191,7 @@ class Proxy:
                 link.bytes += len(data)
                 await writer.drain()
             await link.wait_until_open()
-        except (OSError, ConnectionError):
+        except (OSError, RuntimeError):  # The second is uvloop's, of what was reset just now.
             joined.reset()
             return
         for each in joined.writers:  # One side has closed; half-closed is nothing Kafka knows.

@@ -39,6 +39,7 @@ ENTRIES: Final = (
     Entry("Run", "broker", "kraftpy.cli.broker", "Run a broker that serves Kafka clients."),
     Entry("Run", "format", "kraftpy.cli.format", "Give a node's directories their identity."),
     Entry("Inspect", "log", "kraftpy.cli.log", "Look inside a metadata log: dump, verify, show."),
+    Entry("Inspect", "audit", "kraftpy.cli.audit", "Check recorded logs, name each broken rule."),
     Entry("Configure", "config", "kraftpy.cli.config", "Show the settings that exist."),
 )
 

@@ -140,6 +140,10 @@ class Churn:
                 ("unclean.leader.election.enable", "false"),
             ]
         )
+        if self._careful and name.startswith("min."):
+            # Kafka 4.3 clears the ELR then, forgets to do so in an index, and when the topic is
+            # deleted later, no broker can register any more.
+            name, value = "retention.ms", "500000"
         operation = self._rng.choice([_SET, _SET, _DELETE])
         config = {"name": name, "config_operation": operation, "value": value}
         if operation == _DELETE:

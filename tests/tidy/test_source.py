@@ -26,7 +26,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 # Modules that wait for the command that will use them.
-WAITING: dict[str, str] = {"kraftpy.cli.java": "kraftpy audit asks it before it starts Spark"}
+WAITING: dict[str, str] = {}
 
 
 def tracked_files() -> list[str]:

@@ -16,7 +16,10 @@ def new_isr_is_the_active_replicas(at: PartitionAt) -> Findings:
     if at.old is not None or at.key not in at.step.partitions:
         return
     active = tuple(each for each in at.new.replicas if at.view.may_lead(at.new, each))
-    if at.new.partition_epoch == 0 and set(at.new.isr) != set(active):
+    differ = set(at.new.isr) ^ set(active)
+    if at.view.is_kafka:
+        differ -= set(at.step.brokers)  # In a batch of many decisions they came or went later.
+    if at.new.partition_epoch == 0 and differ:
         yield Finding(f"ISR {list(active)}, the active replicas", str(list(at.new.isr)))
 
 

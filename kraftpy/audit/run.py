@@ -1,0 +1,166 @@
+"""One audit from paths to result: what nodes noted, the logs by one of the engines, the rest beside
+them.
+
+Notes come first, since they are evidence for the rules that judge the log. What lies beside the
+logs is small and is judged here, whichever engine ran.
+"""
+
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kraftpy.audit.local import Options
+from kraftpy.audit.local import audit as audit_locally
+from kraftpy.audit.recorded.data import check_data
+from kraftpy.audit.recorded.evidence import NotedEvidence
+from kraftpy.audit.recorded.notes import NodeNotes, Recorded, check_notes, read_node_notes
+from kraftpy.audit.recorded.places import Place, find_places
+from kraftpy.audit.report.chronicle import (
+    CHRONICLE_BYTES_MAX,
+    PARTITIONS_MAX,
+    Chronicle,
+    chronicle_of,
+)
+from kraftpy.audit.report.page import offending, report_page
+from kraftpy.audit.violations import AuditResult, violation_of
+from kraftpy.errors import ConfigError, StorageError
+from kraftpy.storage.epochs import FILE_NAME as EPOCHS_FILE
+from kraftpy.storage.epochs import parse_checkpoint
+from kraftpy.storage.file_layer import FileLayer
+
+LOCAL: Final = "local"
+SPARK: Final = "spark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the user wants."""
+
+    paths: Sequence[str]
+    run: str
+    engine: str = LOCAL
+    with_data: bool = False
+    rules: frozenset[str] | None = None
+    state: str | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    progress: Callable[[str, int, int], None] = lambda _what, _done, _all: None
+
+
+def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
+    """Everything that can be checked in the paths."""
+    places = find_places(asked.paths)
+    notes = _notes(files, places)
+    options = Options(
+        run=asked.run,
+        evidence=NotedEvidence(notes, _epoch_starts(files, places)) if notes else None,
+        watermarks=_watermarks(notes) or None,
+        rules=asked.rules,
+        progress=asked.progress,
+    )
+    result = _engine(asked)(list(asked.paths), options)
+    ends = [(node.node, node.end_offset) for node in result.nodes]
+    _add(result, check_notes(notes, ends), asked)
+    if asked.with_data and result.records:
+        asked.progress("data", 0, 0)
+        data = check_data(files, places)
+        result.problems += data.problems
+        _add(result, data.recorded, asked)
+    result.sort()
+    return result
+
+
+def _engine(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
+    if asked.engine == LOCAL:
+        if asked.state is not None:
+            return _incremental(asked)
+        return audit_locally
+    try:
+        spark: Any = importlib.import_module("kraftpy.audit.spark")
+    except ImportError as error:
+        raise ConfigError(
+            f"--engine spark needs {error.name}: install kraftpy[audit], or use --engine local"
+        ) from None
+
+    def run(paths: list[str], options: Options) -> AuditResult:
+        found: AuditResult = spark.audit(
+            paths, options, master=asked.master, conf=dict(asked.conf), state=asked.state
+        )
+        return found
+
+    return run
+
+
+def _incremental(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
+    state: Any = importlib.import_module("kraftpy.audit.state")
+
+    def run(paths: list[str], options: Options) -> AuditResult:
+        found: AuditResult = state.audit(paths, options, asked.state)
+        return found
+
+    return run
+
+
+def _notes(files: FileLayer, places: Sequence[Place]) -> list[NodeNotes]:
+    found = []
+    for directory in sorted({place.data for place in places}):
+        try:
+            notes = read_node_notes(files, directory)
+        except OSError:
+            continue  # The engine tells of directories that cannot be read.
+        if notes:
+            found.append(notes)
+    return found
+
+
+def _watermarks(notes: Sequence[NodeNotes]) -> dict[int, int]:
+    marks: dict[int, int] = {}
+    for each in notes:
+        for row in each.watermarks:
+            marks[row.node] = max(marks.get(row.node, 0), row.high_watermark)
+        for applied in each.applied:  # What was applied was committed.
+            marks[applied.node] = max(marks.get(applied.node, 0), applied.offset)
+    return marks
+
+
+def _epoch_starts(files: FileLayer, places: Sequence[Place]) -> list[tuple[int, int]]:
+    """Where each epoch begins, by whichever log goes back furthest."""
+    starts: dict[int, int] = {}
+    for place in places:
+        path = os.path.join(place.log, EPOCHS_FILE)
+        try:
+            entries = parse_checkpoint(files.read_whole(path)) if files.exists(path) else []
+        except (StorageError, OSError, ValueError):
+            continue
+        for epoch, offset in entries:
+            starts[epoch] = min(starts.get(epoch, offset), offset)
+    return sorted((offset, epoch) for epoch, offset in starts.items())
+
+
+def _add(result: AuditResult, recorded: Recorded, asked: Asked) -> None:
+    for code, count in recorded.looked_at.items():
+        result.looked_at[code] = result.looked_at.get(code, 0) + count
+    result.add(
+        violation_of(each, run=result.run)
+        for each in recorded.violations
+        if asked.rules is None or each.rule.code in asked.rules
+    )
+
+
+# -- the report ------------------------------------------------------------------------------------
+
+
+def make_report(files: FileLayer, result: AuditResult) -> str:
+    """The page, with what the longest log tells of the time."""
+    chronicle: Chronicle | None = None
+    why = "no log could be read"
+    readable = [node for node in result.nodes if node.records]
+    if readable:
+        best = min(readable, key=lambda node: (node.start_offset, -node.end_offset, node.node))
+        if best.bytes > CHRONICLE_BYTES_MAX:
+            why = f"the log has {best.bytes:,} bytes, and at most {CHRONICLE_BYTES_MAX:,} are drawn"
+        else:
+            chronicle = chronicle_of(files, best.path, offending(result.violations, PARTITIONS_MAX))
+    return report_page(result, chronicle, why)

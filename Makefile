@@ -93,6 +93,24 @@ sim-controller: $(EVERYTHING) ## The same with controllers, brokers and admins o
 sim-mutants: $(EVERYTHING) ## Plant bugs in the quorum, see each caught, write tests/sim/MUTANTS.md
 	@$(BIN)/python -m tests.sim.plant $(ARGS)
 
+# The harness sees only the wire and the processes; what a run leaves is in jepsen-store/.
+JEPSEN = PYTHONPATH=jepsen-like $(BIN)/python -m jepsen_like
+.PHONY: jepsen
+jepsen: $(EVERYTHING) ## Break a cluster for five minutes and judge what held (ARGS="--only log")
+	@$(JEPSEN) smoke --fresh $(ARGS)
+
+.PHONY: jepsen-matrix
+jepsen-matrix: $(EVERYTHING) ## Every workload under every fault, for hours; goes on where it was
+	@$(JEPSEN) matrix $(ARGS)
+
+.PHONY: jepsen-stock
+jepsen-stock: $(EVERYTHING) ## Attack pysyncobj as it is shipped until it loses writes (ARGS=--all)
+	@PYTHONPATH=jepsen-like $(BIN)/python -m tests.jepsen.stock_raft $(ARGS)
+
+.PHONY: jepsen-mutants
+jepsen-mutants: $(EVERYTHING) ## Plant bugs in a cluster and see the harness catch them
+	@$(JEPSEN) mutants $(ARGS)
+
 .PHONY: bench-log
 bench-log: $(EVERYTHING) ## Measure the log against plain reads and writes
 	@$(BIN)/python -m bench.log $(ARGS)

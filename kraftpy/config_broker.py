@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 from typing import Final
 
-from kraftpy.config_kinds import INT32_MAX, INT64_MAX, any_text, one_of, true_or_false, whole_number
+from kraftpy.config_kinds import (
+    INT32_MAX,
+    INT64_MAX,
+    any_text,
+    one_of_exactly,
+    true_or_false,
+    whole_number,
+)
 from kraftpy.config_logs import LogSettings
 from kraftpy.config_rows import setting
 
@@ -76,7 +83,7 @@ class BrokerSettings(LogSettings):
     )
     replica_selector_class: str = setting(
         "replica.selector.class",
-        one_of("", RACK_AWARE_SELECTOR),
+        one_of_exactly("", RACK_AWARE_SELECTOR),
         "",
         "Which replica consumers read from: empty, the leader; else one in their rack (KIP-392).",
     )

@@ -181,3 +181,10 @@ def test_metadata_directory_lies_in_its_own_or_in_the_data_directory() -> None:
     assert metadata_directory(Settings(data_dir="/d/")) == "/d/__cluster_metadata-0"
     both = Settings(data_dir="/d", metadata_log_dir="/m")
     assert metadata_directory(both) == "/m/__cluster_metadata-0"
+
+
+def test_every_choice_that_is_offered_is_accepted_as_it_is_written() -> None:
+    for each in SETTINGS:
+        if each.kind.allowed.startswith("one of "):
+            for choice in each.kind.allowed.removeprefix("one of ").split(", "):
+                assert each.kind.parse(choice) == choice, each.key

@@ -101,14 +101,15 @@ def _add_survey(
     changes = sorted(
         {(row.epoch, row.leader, row.offset) for n in survey.nodes.values() for row in n.leaders}
     )
+    times = {k: v for node in survey.nodes.values() for k, v in node.leaders_at_ms.items()}
     result.controllers = [
-        ControllerChange(epoch, leader, offset, survey.leaders_at_ms.get((epoch, leader), -1))
+        ControllerChange(epoch, leader, offset, times.get((epoch, leader), -1))
         for epoch, leader, offset in changes
     ]
-    times = [node for node in survey.nodes.values() if node.batches]
-    if times:
-        result.first_timestamp_ms = min(node.first_timestamp_ms for node in times)
-        result.last_timestamp_ms = max(node.last_timestamp_ms for node in times)
+    used = [node for node in survey.nodes.values() if node.batches]
+    if used:
+        result.first_timestamp_ms = min(node.first_timestamp_ms for node in used)
+        result.last_timestamp_ms = max(node.last_timestamp_ms for node in used)
 
 
 def _add_damage(result: AuditResult, node: NodeSurvey) -> None:

@@ -18,6 +18,7 @@ from kraftpy.audit.snapshots import records_in, snapshot_bytes, snapshots_of
 from kraftpy.audit.source.chunks import chunks
 from kraftpy.audit.source.directories import find_logs
 from kraftpy.audit.source.pieces import plan_replay
+from kraftpy.audit.source.splits import SPLIT_BYTES
 from kraftpy.audit.source.survey import judge_survey, survey_logs
 from kraftpy.audit.violations import AuditResult, Progress, violation_of
 from kraftpy.clock import Clock, SystemClock
@@ -43,6 +44,9 @@ class Options:
     watermarks: Mapping[int, int] | None = None  # The highest that each node noted.
     rules: frozenset[str] | None = None  # Only these ("A12").
     mode: str | None = None  # WHOLE or SCREENED; chosen by size if None.
+    split_bytes: int = SPLIT_BYTES  # On Spark: what one task reads.
+    shards: int | None = None  # On Spark: tasks of the replay; as many as run at a time if None.
+    output: str | None = None  # A directory for files.
     progress: Progress = lambda _what, _done, _all: None
     clock: Clock = SystemClock()  # noqa: RUF009 -- it has no state.
 

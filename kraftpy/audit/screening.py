@@ -1,6 +1,7 @@
 """A log through the compiled loops, and out of it again what the rule book must see."""
 
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,7 +18,8 @@ from kraftpy.audit.rules.rule import Violation
 from kraftpy.audit.snapshots import SnapshotAt, snapshot_bytes
 from kraftpy.audit.source.chunks import chunks
 from kraftpy.errors import RecordDecodeError, StorageError
-from kraftpy.types import TopicId
+from kraftpy.metadata_log.records import Record
+from kraftpy.types import TopicId, Uuid
 
 Tick: TypeAlias = Callable[[int], None]  # Told the offset that was reached.
 OnBatch: TypeAlias = Callable[[Place, list[OffsetRecord]], None]
@@ -123,27 +125,39 @@ class Extracted(NamedTuple):
     records: list[OffsetRecord]
 
 
-def extract(data: bytes | memoryview, suspects: Suspects) -> Iterator[Extracted]:
+class Raw(NamedTuple):
+    """One such record as it stands in the log; the topic if it is a partition's."""
+
+    place: Place
+    offset: int
+    topic_id: TopicId | None
+    value: bytes
+
+
+def raw_extract(data: bytes | memoryview, suspects: Suspects) -> Iterator[Raw]:
     """From whole batches: what is no partition's, and what is a suspect's."""
     interned = Interned()
     read = read_batches(data, interned)
-    indexes = dict(read.others)
+    topics: dict[int, TopicId | None] = {
+        index: None for index, record in read.others if isinstance(record, Record)
+    }
     for index in _of_suspects(read, interned, suspects):
-        indexes[index] = decode_value(read.value(index), read.offset_of(index))
-    current: Extracted | None = None
-    last = -1
-    for index in sorted(indexes):
-        record = indexes[index]
-        if isinstance(record, UnknownRecord | RecordDecodeError):
-            continue
-        batch = int(read.columns.batch[index])
-        if batch != last or current is None:
-            if current is not None:
-                yield current
-            current, last = Extracted(Place(*read.place_of(batch)), []), batch
-        current.records.append((read.offset_of(index), record))
-    if current is not None:
-        yield current
+        topic_id = interned.topic_id(int(read.columns.rows[index, TOPIC]))
+        topics[index] = TopicId(Uuid(topic_id))
+    for index in sorted(topics):
+        place = Place(*read.place_of(int(read.columns.batch[index])))
+        yield Raw(place, read.offset_of(index), topics[index], read.value(index))
+
+
+def extract(data: bytes | memoryview, suspects: Suspects) -> Iterator[Extracted]:
+    """The same, decoded, batch by batch."""
+    for place, group in groupby(raw_extract(data, suspects), key=lambda each: each.place):
+        records: list[OffsetRecord] = []
+        for each in group:
+            record = decode_value(each.value, each.offset)
+            if not isinstance(record, UnknownRecord):
+                records.append((each.offset, record))
+        yield Extracted(place, records)
 
 
 def _of_suspects(read: Read, interned: Interned, suspects: Suspects) -> list[int]:

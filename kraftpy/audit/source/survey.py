@@ -75,6 +75,33 @@ class NodeSurvey:
     voters: list[VotersRow] = field(default_factory=list)
     seams: list[tuple[BatchRow, BatchRow]] = field(default_factory=list)  # That do not fit.
     damaged: list[SurveyRow] = field(default_factory=list)
+    first: BatchRow | None = None
+    last: BatchRow | None = None
+    leaders_at_ms: dict[tuple[int, int], int] = field(default_factory=dict)  # (epoch, leader).
+
+    def add(self, later: "NodeSurvey") -> None:
+        """Append the next range of the same log."""
+        if self.last is not None and later.first is not None and not _fits(self.last, later.first):
+            self.seams.append((self.last, later.first))
+        for epoch, batch in later.firsts.items():
+            self.firsts.setdefault(epoch, batch)
+        self.ends.update(later.ends)
+        self.leaders += later.leaders
+        self.voters += later.voters
+        self.seams += later.seams
+        self.damaged += later.damaged
+        self.leaders_at_ms = later.leaders_at_ms | self.leaders_at_ms
+        self.end_offset = max(self.end_offset, later.end_offset)
+        self.batches += later.batches
+        self.records += later.records
+        self.bytes += later.bytes
+        self.torn_bytes += later.torn_bytes
+        self.last_epoch = max(self.last_epoch, later.last_epoch)
+        if self.first_timestamp_ms < 0:
+            self.first_timestamp_ms = later.first_timestamp_ms
+        self.last_timestamp_ms = max(self.last_timestamp_ms, later.last_timestamp_ms)
+        self.first = self.first or later.first
+        self.last = later.last or self.last
 
 
 @dataclass(slots=True)
@@ -84,7 +111,6 @@ class Survey:
     nodes: dict[int, NodeSurvey] = field(default_factory=dict)
     odd: list[SurveyRow] = field(default_factory=list)
     odd_left_out: int = 0
-    leaders_at_ms: dict[tuple[int, int], int] = field(default_factory=dict)  # (epoch, leader).
 
 
 def rows_of(log: LogDirectory, store: Store | None = None) -> Iterator[tuple[SurveyRow, Found]]:
@@ -132,19 +158,24 @@ def survey_row(node: int, segment: Segment, found: Found, due: int) -> SurveyRow
     )
 
 
-class _NodeWalk:
-    """Sums up one node while its rows go by."""
+class NodeWalk:
+    """Sums up a node's log, or a range of it, while its batches go by."""
 
-    def __init__(self, log: LogDirectory, survey: Survey) -> None:
-        self.log = log
-        self._survey = survey
-        self.out = NodeSurvey(log.node, log.start_offset, log.start_offset)
-        survey.nodes[log.node] = self.out
-        self._last: SurveyRow | None = None
+    def __init__(
+        self,
+        node: int,
+        start_offset: int,
+        batches: Iterator[tuple[SurveyRow, Found]],
+        last_path: str | None,
+    ) -> None:
+        """`last_path`: the segment with which the log ends, if this is where it does."""
+        self.out = NodeSurvey(node, start_offset, start_offset)
+        self._batches = batches
+        self._last_path = last_path
 
     def rows(self) -> Iterator[SurveyRow]:
         tail: list[SurveyRow] = []  # Damage that is a torn tail if nothing good follows.
-        for row, found in rows_of(self.log):
+        for row, found in self._batches:
             if row.damage is not None:
                 tail.append(row)
                 continue
@@ -153,15 +184,11 @@ class _NodeWalk:
             tail = []
             self._good(row, found)
             yield row
-        if tail and self._is_torn(tail):
-            self.out.torn_bytes = sum(row.size for row in tail)
+        if len(tail) == 1 and tail[0].path == self._last_path:
+            self.out.torn_bytes = tail[0].size
         else:
             self.out.damaged += tail
             yield from tail
-
-    def _is_torn(self, tail: Sequence[SurveyRow]) -> bool:
-        last = self.log.segments[-1]
-        return all(row.path == last.path for row in tail) and len(tail) == 1
 
     def _good(self, row: SurveyRow, found: Found) -> None:
         out = self.out
@@ -176,11 +203,13 @@ class _NodeWalk:
         if row.epoch not in out.firsts:
             out.firsts[row.epoch] = row.as_batch()
         out.ends[row.epoch] = row.end_offset
-        last, self._last = self._last, row
-        if last is not None and not _fits(last, row):
-            out.seams.append((last.as_batch(), row.as_batch()))
+        batch = row.as_batch()
+        out.first = out.first or batch
+        last, out.last = out.last, batch
+        if last is not None and not _fits(last, batch):
+            out.seams.append((last, batch))
         if row.is_control:
-            note_controls(self._survey, out, row, controls_of(found))
+            note_controls(out, row, controls_of(found))
 
 
 def controls_of(found: Found) -> list[ControlRecord]:
@@ -191,26 +220,25 @@ def controls_of(found: Found) -> list[ControlRecord]:
         return []  # A control record of a kind that is not known here.
 
 
-def note_controls(
-    survey: Survey, out: NodeSurvey, row: SurveyRow, controls: Sequence[ControlRecord]
-) -> None:
+def note_controls(out: NodeSurvey, row: SurveyRow, controls: Sequence[ControlRecord]) -> None:
     for offset, control in enumerate(controls, row.base_offset):
         if isinstance(control, LeaderChange):
             out.leaders.append(LeaderRow(out.node, offset, row.epoch, control.leader_id))
-            survey.leaders_at_ms.setdefault((row.epoch, control.leader_id), row.timestamp_ms)
+            out.leaders_at_ms.setdefault((row.epoch, control.leader_id), row.timestamp_ms)
         elif isinstance(control, Voters):
             ids = frozenset(voter.voter_id for voter in control.voters)
             out.voters.append(VotersRow(out.node, offset, row.epoch, ids))
 
 
-def _fits(last: SurveyRow, row: SurveyRow) -> bool:
+def _fits(last: BatchRow, row: BatchRow) -> bool:
     return row.base_offset == last.end_offset and row.epoch >= last.epoch
 
 
 def survey_logs(logs: Sequence[LogDirectory]) -> Survey:
     """One pass over all logs at once, in the order of offsets."""
     survey = Survey()
-    walks = [_NodeWalk(log, survey) for log in logs]
+    walks = [NodeWalk(log.node, log.start_offset, rows_of(log), _last_path(log)) for log in logs]
+    survey.nodes = {walk.out.node: walk.out for walk in walks}
     streams = merge(*(walk.rows() for walk in walks), key=lambda row: row.base_offset)
     ends = {log.node: _FAR for log in logs}
     starts = {log.node: log.start_offset for log in logs}
@@ -219,6 +247,10 @@ def survey_logs(logs: Sequence[LogDirectory]) -> Survey:
         if is_odd(offset, rows, starts, ends):
             keep_odd(survey, rows)
     return survey
+
+
+def _last_path(log: LogDirectory) -> str | None:
+    return log.segments[-1].path if log.segments else None
 
 
 def is_odd(

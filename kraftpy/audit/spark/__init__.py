@@ -1,0 +1,1 @@
+"""Audits on Spark: a data source for metadata logs, and the pipeline that judges them."""

@@ -29,6 +29,7 @@ from kraftpy.broker.groups import classic_group, classic_requests
 from kraftpy.broker.groups.classic_group import ClassicGroup
 from kraftpy.broker.groups.classic_members import Members
 from kraftpy.broker.groups.classic_states import State
+from kraftpy.broker.groups.effects import StopTimer, SyncAnswer
 from kraftpy.broker.groups.offsets import CommittedOffsets
 from kraftpy.broker.groups.shard import GroupShard
 from tests.property.groups_model import REBALANCE_MS, SESSION_MS, Client, Model, Violation
@@ -243,7 +244,7 @@ def a_repeated_sync_assigns_anew(patch: Patch) -> None:
 @bug
 def all_members_get_all_partitions(patch: Patch) -> None:
     def assignment_of(_self: ClassicGroup, _member: Any) -> Any:
-        return classic_group.SyncAnswer(ErrorCode.none, None, None, bytes(range(6)))
+        return SyncAnswer(ErrorCode.none, None, None, bytes(range(6)))
 
     patch.setattr(ClassicGroup, "assignment_of", assignment_of)
 
@@ -253,7 +254,7 @@ def a_member_that_is_removed_is_not_answered(patch: Patch) -> None:
     def remove(self: ClassicGroup, member_id: str) -> None:
         self.members.remove(member_id)
         self.not_synced.discard(member_id)
-        self.effects.append(classic_group.StopTimer((classic_group.SESSION, member_id)))
+        self.effects.append(StopTimer((classic_group.SESSION, member_id)))
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
 

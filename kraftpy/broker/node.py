@@ -178,15 +178,7 @@ class _Assembly:
         dispatch = self._dispatch(
             controller.cluster_id, cache, manager, channel, keeper, coordinated
         )
-        server = BrokerServer(
-            dispatch.table,
-            manager,
-            dispatch.answer,
-            clock=self._clock,
-            on_fault=self._faults.failed,
-            limits=config.limits,
-        )
-        self._stack.push_async_callback(server.close)
+        server = self._server(dispatch, manager)
         self._notes = self._take_notes(broker_id)
         self._run(lifecycle.run())
         await self._follow(dirs, identity, finder, publisher, logs)
@@ -237,6 +229,33 @@ class _Assembly:
             log_dirs=dirs.directory_ids,
             previous_broker_epoch=dirs.previous_broker_epoch,
         )
+
+    def _server(self, dispatch: Dispatch, manager: ReplicaManager) -> BrokerServer:
+        server = BrokerServer(
+            dispatch.table,
+            manager,
+            dispatch.answer,
+            clock=self._clock,
+            on_fault=self._faults.failed,
+            limits=self._config.limits,
+        )
+        self._stack.push_async_callback(server.close)
+        return server
+
+    async def _copy(self) -> MetadataCopy:
+        """Of the metadata log; opening it replays it."""
+        settings = self._config.settings
+        copy = await self._loop.run_in_executor(
+            None,
+            MetadataCopy,
+            self._files,
+            self._config.metadata_dir,
+            MetadataLogConfig.of(settings),
+            SnapshotPolicy.of(settings),
+            self._clock,
+        )
+        copy.notes = self._notes.image_notes
+        return copy
 
     def _take_notes(self, broker_id: BrokerId) -> BrokerNotes:
         """For audits, beside the copy of the metadata."""
@@ -334,17 +353,7 @@ class _Assembly:
         logs: LogManager,
     ) -> None:
         """Start to follow the metadata, and wait until it has been published once."""
-        settings = self._config.settings
-        copy = await self._loop.run_in_executor(
-            None,
-            MetadataCopy,
-            self._files,
-            self._config.metadata_dir,
-            MetadataLogConfig.of(settings),
-            SnapshotPolicy.of(settings),
-            self._clock,
-        )
-        copy.notes = self._notes.image_notes
+        copy = await self._copy()
         observer = Observer(
             broker_id=self._config.broker_id,
             directory_id=dirs.directory_ids[0],

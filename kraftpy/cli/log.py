@@ -33,6 +33,7 @@ from kraftpy.storage.reader import LogReader
 from kraftpy.storage.recovery import segment_bases
 
 _FOLLOW_SECONDS: Final = 0.2
+_RULES_SHOWN_MAX: Final = 20
 # A log that is only read gives none of these.
 _OF_THE_OUTPUT: Final = frozenset((errno.EPIPE, errno.ENOSPC, errno.EDQUOT))
 
@@ -123,15 +124,27 @@ def _tell_truncation(reader: LogReader) -> None:
 @directory_argument
 @json_option
 def verify(directory: str, as_json: bool) -> int:
-    """Check every CRC, offset, epoch and record; exit code 1 if anything is wrong."""
+    """Check every CRC, offset, epoch, record and rule; exit code 1 if anything is wrong."""
     where = find_log(directory)
     with reading(where), progress_bar("verifying", log_bytes(where)) as advance:
         verdict = verify_log(OsFiles(), where, advance)
+        if verdict.kind == "metadata" and not verdict.problems:
+            verdict.problems += broken_rules(where)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(verdict)))
     else:
         _print_verdict(verdict)
     return 1 if verdict.problems else 0
+
+
+def broken_rules(where: str) -> list[str]:
+    """What a sound metadata log says that no cluster should: see `kraftpy audit`."""
+    from kraftpy.audit.local import audit
+
+    result = audit([where])
+    shown = [str(each) for each in result.violations[:_RULES_SHOWN_MAX]]
+    left = sum(result.counts.values()) - len(shown)
+    return [*shown, f"and {left} more: see kraftpy audit {where}"] if left > 0 else shown
 
 
 def _print_verdict(verdict: Verdict) -> None:

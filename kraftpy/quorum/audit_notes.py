@@ -34,6 +34,9 @@ class ControllerNotes:
         self._image: ClusterImage | None = None
         notes.note("start", node=node_id, role="controller")
 
+    def close(self) -> None:
+        self._notes.close()
+
     # -- the engine's Listener: in its thread -------------------------------------------------
 
     def leadership_changed(self, leader_id: int | None, epoch: int) -> None:

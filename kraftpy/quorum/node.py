@@ -210,6 +210,15 @@ async def _close(
     await loop.run_in_executor(None, keeper.close)
 
 
+def take_notes(
+    config: NodeConfig, files: FileLayer, clock: Clock, driver: RaftDriver
+) -> ControllerNotes:
+    """For audits: what is told to listeners, and what only the journal knows."""
+    notes = ControllerNotes(AuditNotes(files, config.data_dir, clock), config.node_id, clock)
+    driver.engine.journal.take_notes(notes.stored, notes.truncated)
+    return notes
+
+
 @asynccontextmanager
 async def running(
     config: NodeConfig,
@@ -227,9 +236,7 @@ async def running(
         sockets = listening_sockets(config.host, config.port)
         driver, world = make_driver(config, identity, files, clock, rng)
         events = NodeEvents(config.node_id, loop)
-        audit_notes = AuditNotes(files, config.data_dir, clock)
-        notes = ControllerNotes(audit_notes, config.node_id, clock)
-        driver.engine.journal.take_notes(notes.stored, notes.truncated)
+        notes = take_notes(config, files, clock, driver)
         keeper = ImageKeeper(
             files, config.metadata_dir, driver, clock, events.failed, notes.replayed
         )
@@ -264,6 +271,6 @@ async def running(
             )
         finally:
             await _close(driver, server, controller, keeper)
-            audit_notes.close()
+            notes.close()
         if events.fault.done():
             raise events.fault.result()

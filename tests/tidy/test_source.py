@@ -41,7 +41,9 @@ def tracked_files() -> list[str]:
     return sorted(name for name in names if (ROOT / name).is_file())
 
 
-FILES = tracked_files()
+# Recordings and pictures: no text, and nothing to read in them.
+BINARY = (".log", ".checkpoint", ".png")
+FILES = [name for name in tracked_files() if not name.endswith(BINARY)]
 PYTHON = [name for name in FILES if name.endswith(".py")]
 PRODUCT = [name for name in PYTHON if name.startswith("kraftpy/")]
 LOGS = [name for name in PRODUCT if name.startswith(("kraftpy/storage/", "kraftpy/metadata_log/"))]

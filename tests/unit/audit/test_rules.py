@@ -5,12 +5,18 @@ import pytest
 from kraftpy.audit.rules import RULES, LogAudit, Violation, check_batch, check_image
 from kraftpy.errors import ReplayError
 from kraftpy.metadata_log import EMPTY, ClusterImage, replay_batch
-from tests.unit.audit import cluster_logs, partition_logs, placement_logs, row_cases
+from tests.unit.audit import (
+    cluster_logs,
+    data_row_cases,
+    partition_logs,
+    placement_logs,
+    row_cases,
+)
 from tests.unit.audit.cases import BREAKING, KEEPING, Case
 from tests.unit.audit.logs import EPOCH, Log
 
 # Loading them fills BREAKING and KEEPING.
-LOADED = (partition_logs, placement_logs, cluster_logs)
+LOADED = (partition_logs, placement_logs, cluster_logs, data_row_cases)
 
 # What is not seen without what came before the batch: epochs and ids that the image forgot.
 NEED_HISTORY = {"an_epoch_that_falls_after_unregistration", "a_topic_id_used_again"}

@@ -20,6 +20,9 @@ from kraftpy.storage.log import Log
 from kraftpy.storage.log_config import LogConfig
 from kraftpy.storage.record_batch import Record, build_batch, build_value_batch
 from kraftpy.types import BrokerId
+from tests.unit.audit.logs import Log as Cluster
+from tests.unit.audit.logs import new_partition
+from tests.unit.audit.logs import topic as orders
 from tests.unit.metadata_log.makers import (
     OTHER_ID,
     brokers,
@@ -130,12 +133,32 @@ def test_a_mistake_is_one_line(
     assert output.err.count("\n") == 1
 
 
-def test_verify_says_sound_with_numbers(data_dir: str, capsys: Output) -> None:
-    out = run(capsys, "verify", data_dir)
-    assert "offsets    0 to 9" in out
-    assert out.endswith("sound\n")
-    verdict = json.loads(run(capsys, "verify", data_dir, "--json"))
-    assert (verdict["records"], verdict["snapshots"], verdict["problems"]) == (9, 1, [])
+def test_verify_says_sound_with_numbers(tmp_path: Path, capsys: Output) -> None:
+    write_cluster(tmp_path)
+    out = run(capsys, "verify", str(tmp_path))
+    assert "sound" in out
+    assert "offsets    0 to 5" in out
+    verdict = json.loads(run(capsys, "verify", str(tmp_path), "--json"))
+    assert (verdict["records"], verdict["snapshots"], verdict["problems"]) == (5, 0, [])
+
+
+def test_verify_names_broken_rules(data_dir: str, capsys: Output) -> None:
+    """Every record of it can be replayed, but no cluster would write it."""
+    out = run(capsys, "verify", data_dir, code=1)
+    assert "WRONG: A1 replicas_are_registered_brokers (offset 3, orders-0" in out
+
+
+def write_cluster(directory: Path) -> None:
+    log = MetadataLog(OsFiles(), str(directory), MetadataLogConfig(), ManualClock())
+    log.append_control(leader_change(1, [1], [1]), 1)
+    known = Cluster()
+    known.end_offset = 1  # Behind the leader change.
+    known.write(known.register(1))
+    known.write(known.unfence(1))
+    known.write(orders(), new_partition(replicas=brokers(1)))
+    for _, records, _ in known.batches:
+        log.append(records, 1)
+    log.close()
 
 
 def test_verify_names_damage_and_fails(data_dir: str, capsys: Output) -> None:
@@ -187,7 +210,8 @@ def test_the_tools_leave_every_file_as_it_was(data_dir: str, capsys: Output) -> 
         }
 
     before = state()
-    for command in (["dump"], ["verify"], ["show"], ["diff", "--from", "0"]):
+    run(capsys, "verify", data_dir, code=1)
+    for command in (["dump"], ["show"], ["diff", "--from", "0"]):
         run(capsys, command[0], data_dir, *command[1:])
     assert state() == before
 

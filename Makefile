@@ -111,6 +111,12 @@ jepsen-stock: $(EVERYTHING) ## Attack pysyncobj as it is shipped until it loses 
 jepsen-mutants: $(EVERYTHING) ## Plant bugs in a cluster and see the harness catch them
 	@$(JEPSEN) mutants $(ARGS)
 
+# For an hour: SECONDS=3600.
+SECONDS ?= 60
+.PHONY: audit
+audit: $(EVERYTHING) ## Run a cluster under faults, audit what it recorded, say where the report is
+	@$(BIN)/python -m tests.e2e.audit_run --seconds $(SECONDS) $(ARGS)
+
 .PHONY: bench-log
 bench-log: $(EVERYTHING) ## Measure the log against plain reads and writes
 	@$(BIN)/python -m bench.log $(ARGS)

@@ -75,7 +75,8 @@ class Joined:
         for writer in self.writers:
             sock = writer.get_extra_info("socket")
             if sock is not None:
-                with contextlib.suppress(OSError):
+                # One side may be closed by now; uvloop then has no descriptor: ValueError.
+                with contextlib.suppress(OSError, ValueError):
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
             writer.transport.abort()
 

@@ -5,10 +5,12 @@ leader died, and nothing was wrong with a disk or the order of messages.
 """
 
 import asyncio
+import socket
 from pathlib import Path
 
 from jepsen_like.checkers.judge import judge
 from jepsen_like.checkers.trace import Trace
+from jepsen_like.cluster.processes import ProxyProcess
 from jepsen_like.history import read_history
 from jepsen_like.verdict import Verdict
 
@@ -28,6 +30,22 @@ def test_the_recorded_attack_shows_lost_writes() -> None:
     read = {value for call in trace.ok("poll") for _, value in call.answer.v}
     assert len(acknowledged - read) == found["lost-write"] + found["unseen"]
     assert len([op for op in trace.run_ops if op.f == "exit"]) == 1
+
+
+def test_a_link_whose_sides_are_closed_already_can_be_reset(tmp_path: Path) -> None:
+    """The proxy resets what a machine that is lost had open, whoever closed first."""
+    proxy = ProxyProcess(1, str(tmp_path / "proxy.log"))
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            target = ["127.0.0.1", server.getsockname()[1]]
+            port = proxy.order(do="listen", node="A", target=target)["port"]
+            with socket.create_connection(("127.0.0.1", port)):
+                accepted, _ = server.accept()
+            for _ in range(20):
+                proxy.order(**{"do": "reset", "from": "client", "to": "A"})
+            accepted.close()
+    finally:
+        proxy.close()
 
 
 def test_without_a_fault_nothing_is_lost(tmp_path: Path) -> None:

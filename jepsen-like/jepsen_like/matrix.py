@@ -30,6 +30,7 @@ FAULT_SETS: Final[tuple[tuple[str, ...], ...]] = (
     ("one-way", "ring"),
     ("slow-links", "throttle", "cut", "reset"),
     ("lost-fsync", "torn-fsync"),
+    ("power-off",),
     ("disk-full", "fsync-error", "slow-disk"),
     ("clock", "drift"),
     ("bit-rot", "wipe"),

@@ -38,7 +38,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     Recipe(
         "ack_before_fsync",
         "acks and votes of controllers wait for the sync",
-        f"--workload register --nemesis lost-fsync --time 25 {_FAST}",
+        f"--workload register --nemesis power-off --time 25 {_FAST}",
         "make sim-mutants",
     ),
     Recipe(

@@ -15,7 +15,8 @@ from jepsen_like.nemesis.base import Seen
 from jepsen_like.workloads.base import TOPIC_PREFIX
 
 _INTERVAL_S = 0.5
-_PARTITIONS_MAX = 64
+_PARTITIONS_MAX = 128
+_OFFSETS = "__consumer_offsets"
 Write = Callable[[str, dict[str, Any]], None]
 
 
@@ -68,7 +69,7 @@ class Observer:
         info = await self._client.refresh(None)
         self._seen.unfenced = {f"b{node_id}" for node_id in info.nodes}
         for topic, partitions in sorted(info.topics.items()):
-            if not topic.startswith(TOPIC_PREFIX):
+            if not topic.startswith((TOPIC_PREFIX, _OFFSETS)):
                 continue
             for index, each in sorted(partitions.items()):
                 self._one(f"{topic}-{index}", each)

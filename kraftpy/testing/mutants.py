@@ -5,6 +5,7 @@ mutant is a line that says what is missing and a function that takes it away for
 is reached by the command `kraftpy`.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,6 +16,7 @@ from kraftpy.broker import isr as broker_isr
 from kraftpy.broker import log_manager
 from kraftpy.broker import partition as partition_module
 from kraftpy.broker.effects import TruncateTo
+from kraftpy.broker.groups import offset_apis
 from kraftpy.broker.partition import Replica
 from kraftpy.broker.producer_state import ProducerStates
 from kraftpy.metadata_log import snapshot_file
@@ -29,6 +31,7 @@ from kraftpy.types import NO_EPOCH, NO_LEADER
 from kraftpy.wire.apis import ALLOCATE_PRODUCER_IDS
 
 _ROUNDS_WITHOUT_SYNC: Final = 1000
+_COMMIT_DELAY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +246,24 @@ def _idempotence_state_lost() -> None:
     _set(log_manager, "load_producers", load)
 
 
+def _commit_before_written() -> None:
+    """An offset is acknowledged at once, and written when there is time."""
+    original = offset_apis._append
+    tasks: set[asyncio.Task[Any]] = set()
+
+    async def append(coordinator: Any, led: Any, kept: Any) -> ErrorCode:
+        async def later() -> None:
+            await asyncio.sleep(_COMMIT_DELAY_S)
+            await original(coordinator, led, kept)
+
+        task = asyncio.get_running_loop().create_task(later())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        return ErrorCode.none
+
+    _set(offset_apis, "_append", append)
+
+
 def _set(target: Any, name: str, replacement: Any) -> None:
     assert hasattr(target, name), f"{target} has no {name} to take away"
     setattr(target, name, replacement)
@@ -282,6 +303,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "acks_all_is_one": Mutant("acks=all waits for the ISR", _acks_all_is_one),
     "reads_past_the_high_watermark": Mutant(
         "consumers see what is committed", _reads_past_the_high_watermark
+    ),
+    "commit_before_written": Mutant(
+        "an offset commit is answered when it is written", _commit_before_written
     ),
     "idempotence_state_lost": Mutant(
         "what producers sent is known after a restart", _idempotence_state_lost

@@ -83,6 +83,7 @@ DEFAULT_SETTINGS: Final = {
     "metadata.log.max.record.bytes.between.snapshots": "60000",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "6",
     "logging.format": "text",
 }
 _OF_BROKERS: Final = ("broker.heartbeat.interval.ms", "replica.lag.time.max.ms")

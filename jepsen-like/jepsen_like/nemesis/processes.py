@@ -48,7 +48,6 @@ async def pause(situation: Situation, targets: list[str]) -> Fault:
 def power_targets(situation: Situation) -> list[str]:
     """Any number of controllers, since they sync what they acknowledge; or one broker, and only
     while all others have all: Kafka promises replication, not fsync."""
-    _need_test_nodes(situation)
     rng = situation.rng
     if rng.random() < 0.5 and situation.brokers_are_whole():
         return [rng.choice(situation.brokers)]
@@ -59,12 +58,15 @@ def power_targets(situation: Situation) -> list[str]:
 class LosePower:
     """Take back what was not synced, then restart."""
 
-    def __init__(self, name: str, losses: tuple[str, ...]) -> None:
+    def __init__(self, name: str, losses: tuple[str, ...], *, quorum: bool = False) -> None:
+        """With `quorum` all controllers are hit, at once."""
         self.name = name
         self._losses = losses
+        self._quorum = quorum
 
     async def begin(self, situation: Situation) -> Fault:
-        targets = power_targets(situation)
+        _need_test_nodes(situation)
+        targets = situation.controllers if self._quorum else power_targets(situation)
         loss = situation.rng.choice(self._losses)
         seed = situation.rng.getrandbits(32)
         lose = situation.cluster.lose_power
@@ -258,6 +260,7 @@ PROCESS_FAULTS = (
     Made("pause", pause, ANY),
     LosePower("lost-fsync", ("lost",)),
     LosePower("torn-fsync", ("prefix", "torn")),
+    LosePower("power-off", ("lost", "prefix", "torn"), quorum=True),
     Made("wipe", wipe, ("broker", "controller")),
     Made("bit-rot", bit_rot, ("controller",)),
     Disk("disk-full", {"full": True}, may_exit=True),

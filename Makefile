@@ -78,6 +78,10 @@ cluster-storm: $(EVERYTHING) ## Kill and stop controllers and brokers under a cl
 fuzz-broker: $(EVERYTHING) ## Random and mutated frames at a live broker (FOR=60, in seconds)
 	@FUZZ_BROKER_SECONDS=$(or $(FOR),60) $(BIN)/python -m pytest -q tests/e2e/test_broker_fuzz.py
 
+.PHONY: group-storm
+group-storm: $(EVERYTHING) ## Kill and stop coordinators of consumer groups (ROUNDS=50)
+	@GROUP_STORM_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q tests/e2e/test_group_storm.py
+
 # One seed, one saved plan, or many seeds: SEED=7, PLAN=tests/sim/plans/x.json, SEEDS=200.
 SEEDS ?= 20
 SIM_WHAT = $(if $(PLAN),--plan $(PLAN),$(if $(SEED),--seed $(SEED),--seeds $(SEEDS)))

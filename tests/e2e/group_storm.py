@@ -1,0 +1,106 @@
+"""Clients of the group storm: committers that count upwards, and readers that never see less."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from kraftpy.broker.groups.coordinator import name_hash
+
+QUIET = {"log_level": 0}
+CALL_S = 5.0
+
+
+@dataclass
+class Ledger:
+    """What one group was told of its one offset. `acked` only grows."""
+
+    group: str
+    attempted: int = -1
+    acked: int = -1
+    reads: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+class Committer:
+    """Commits 0, 1, 2 ... to one partition of a topic, each until it is taken."""
+
+    def __init__(self, bootstrap: str, topic: str, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._bootstrap = bootstrap
+        self._partition = TopicPartition(topic, 0)
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._commit, daemon=True),
+            threading.Thread(target=self._read, daemon=True),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(120)
+            assert not thread.is_alive(), "a client does not end"
+
+    def _consumer(self) -> Any:
+        return Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self.ledger.group,
+                "enable.auto.commit": False,
+                "socket.timeout.ms": 3000,
+                "reconnect.backoff.max.ms": 500,
+                **QUIET,
+            }
+        )
+
+    def _commit(self) -> None:
+        consumer, ledger = self._consumer(), self.ledger
+        while not self._stopping.is_set():
+            offset = ledger.attempted = ledger.acked + 1
+            place = TopicPartition(self._partition.topic, 0, offset)
+            try:
+                (answer,) = consumer.commit(offsets=[place], asynchronous=False)
+            except KafkaException:
+                time.sleep(0.05)  # It may have been taken, or not: the same again.
+                continue
+            if answer.error is None:
+                ledger.acked = offset
+        consumer.close()
+
+    def _read(self) -> None:
+        consumer, ledger = self._consumer(), self.ledger
+        while not self._stopping.is_set():
+            least = ledger.acked
+            try:
+                (answer,) = consumer.committed([self._partition], timeout=CALL_S)
+            except KafkaException:
+                time.sleep(0.05)
+                continue
+            most = ledger.attempted
+            if answer.error is not None:
+                continue
+            found = max(answer.offset, -1)
+            ledger.reads += 1
+            if not least <= found <= most:
+                ledger.problems.append(f"read {answer.offset}, known {least} to {most}")
+            time.sleep(0.01)
+        consumer.close()
+
+
+def coordinator_of(admin: AdminClient, group: str) -> int | None:
+    """The broker that leads the group's partition of __consumer_offsets, if one does."""
+    try:
+        topic = admin.list_topics("__consumer_offsets", timeout=5).topics["__consumer_offsets"]
+    except KafkaException:
+        return None
+    if topic.error is not None or not topic.partitions:
+        return None
+    leader: int = topic.partitions[name_hash(group) % len(topic.partitions)].leader
+    return leader if leader >= 0 else None

@@ -60,7 +60,7 @@ def test_a_planted_bug_is_seen(tmp_path: Path) -> None:
     result = run(
         tmp_path / "run",
         *("--workload", "ids", "--nemesis", "none", "--time", "2"),
-        *("--mutant", "duplicate_producer_id_block"),
+        *("--controllers", "1", "--brokers", "2", "--mutant", "duplicate_producer_id_block"),
     )
     assert result["verdict"] == "invalid"
     assert result["anomalies"]["duplicate-id"] > 0

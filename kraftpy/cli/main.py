@@ -38,9 +38,19 @@ ENTRIES: Final = (
     ),
     Entry("Run", "broker", "kraftpy.cli.broker", "Run a broker that serves Kafka clients."),
     Entry("Run", "format", "kraftpy.cli.format", "Give a node's directories their identity."),
+    Entry("Use", "topics", "kraftpy.cli.topics", "Create, list, describe, alter, delete topics."),
+    Entry("Use", "produce", "kraftpy.cli.produce", "Send lines or JSON as messages."),
+    Entry("Use", "consume", "kraftpy.cli.consume", "Read messages, in the form you want."),
+    Entry("Use", "configs", "kraftpy.cli.configs", "Show and alter configs of topics, brokers."),
+    Entry("Use", "groups", "kraftpy.cli.groups", "Show groups and their lag; reset, delete."),
+    Entry("Use", "brokers", "kraftpy.cli.brokers", "Show the brokers of a cluster."),
+    Entry("Use", "elect", "kraftpy.cli.elect", "Elect preferred leaders, or any at all."),
+    Entry("Use", "reassign", "kraftpy.cli.reassign", "Move replicas to other brokers."),
+    Entry("Use", "perf", "kraftpy.cli.perf", "Measure throughput and latency."),
     Entry("Inspect", "log", "kraftpy.cli.log", "Look inside a metadata log: dump, verify, show."),
     Entry("Inspect", "audit", "kraftpy.cli.audit", "Check recorded logs, name each broken rule."),
     Entry("Configure", "config", "kraftpy.cli.config", "Show the settings that exist."),
+    Entry("Configure", "completion", "kraftpy.cli.completion", "Complete commands in a shell."),
 )
 
 

@@ -102,3 +102,6 @@ AUDIT_NOTES_BYTES_MAX: Final = 1024 * 1024
 AUDIT_DIGEST_PARTITIONS_MAX: Final = 200_000
 # Partitions of which a broker notes the high watermark in one go.
 AUDIT_SAMPLES_MAX: Final = 20
+
+# Replicas whose directories a broker tells in one request; Kafka's bound.
+DIRECTORY_ASSIGNMENTS_MAX: Final = 2000

@@ -118,6 +118,11 @@ class LogManager:
     def online_dirs(self) -> list[DirState]:
         return [each for each in self.dirs if each.is_online]
 
+    def directory_of(self, key: Key) -> Uuid | None:
+        """The id of the directory that has this partition's log."""
+        kept = self.kept.get(key)
+        return None if kept is None else kept.dir.directory_id
+
     # -- opening at the start ---------------------------------------------------------------
 
     def open_all(self, image: ClusterImage) -> None:

@@ -21,6 +21,7 @@ from kraftpy.broker.apis.dispatch import Answer, BrokerFacts, Dispatch
 from kraftpy.broker.audit_notes import BrokerNotes
 from kraftpy.broker.controller_channel import ControllerChannel
 from kraftpy.broker.controller_finder import ControllerFinder, Place
+from kraftpy.broker.directory_channel import DirectoryChannel
 from kraftpy.broker.fetcher import ReplicaFetchers
 from kraftpy.broker.groups.apis import group_answers
 from kraftpy.broker.groups.config import GroupConfig
@@ -300,8 +301,13 @@ class _Assembly:
             if changes.configs:
                 logs.configs_changed(after, changes.configs)
 
+        directories = DirectoryChannel(
+            broker_id, logs.directory_of, channel, self._broker_epoch, self._rng
+        )
+        self._stack.push_async_callback(directories.close)
         publisher.subscribe(configs)
         publisher.subscribe(manager.apply)
+        publisher.subscribe(directories.apply)
         return manager
 
     def _groups(

@@ -24,7 +24,7 @@ from kraftpy.broker.controller_finder import ControllerFinder, Place
 from kraftpy.broker.directory_channel import DirectoryChannel
 from kraftpy.broker.fetcher import ReplicaFetchers
 from kraftpy.broker.groups.apis import group_answers
-from kraftpy.broker.groups.config import GroupConfig
+from kraftpy.broker.groups.config import GroupConfig, read_lease_ms
 from kraftpy.broker.groups.coordinator import GroupCoordinator
 from kraftpy.broker.groups.find_coordinator import GROUP, CoordinatorFinder, group_topic
 from kraftpy.broker.hosted import HostedPartition
@@ -318,7 +318,12 @@ class _Assembly:
         publisher: MetadataPublisher,
     ) -> Mapping[int, Answer]:
         config = GroupConfig.of(self._config.settings)
-        coordinator = GroupCoordinator(manager, config, self._clock, self._rng)
+        within_ms = read_lease_ms(self._config.settings)
+
+        def is_current() -> bool:
+            return cache.is_current(self._clock.monotonic_ms(), within_ms)
+
+        coordinator = GroupCoordinator(manager, config, self._clock, self._rng, is_current)
         self._stack.push_async_callback(coordinator.close)
         publisher.subscribe(coordinator.apply)  # After the manager, whose partitions it looks at.
         finder = CoordinatorFinder(cache, channel, LISTENER, {GROUP: group_topic(config)})
@@ -383,6 +388,7 @@ class _Assembly:
             before_first=open_logs,
             before_each=logs.prepare,
             may_begin=knows_this_life,
+            clock=self._clock,
         )
         self._stack.push_async_callback(follower.close)
         caught_up: asyncio.Future[None] = self._loop.create_future()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kraftpy.config import Settings
 from kraftpy.config_groups import GroupSettings
 
 _MINUTE_MS = 60_000
@@ -23,6 +24,10 @@ class GroupConfig:
     session_timeout_ms_max: int = 1_800_000
     initial_rebalance_delay_ms: int = 3000
     size_max: int = 2**31 - 1
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5000
+    consumer_size_max: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
 
     @staticmethod
     def of(settings: GroupSettings) -> "GroupConfig":
@@ -39,4 +44,19 @@ class GroupConfig:
             session_timeout_ms_max=settings.group_max_session_timeout_ms,
             initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
             size_max=settings.group_max_size,
+            consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+            consumer_size_max=settings.group_consumer_max_size,
+            consumer_assignors=settings.group_consumer_assignors,
         )
+
+
+def read_lease_ms(settings: Settings) -> int:
+    """How old what a broker knows of the metadata may be while it answers for committed offsets.
+
+    Another coordinator's commits need all of the ISR. This broker is out of it only after its
+    session has ended, or its lag lasted too long: who heard of the metadata since then still leads.
+    One that was stopped for longer could tell of offsets that others have moved on from.
+    """
+    session_ms = settings.broker_session_timeout_ms - settings.broker_heartbeat_interval_ms
+    return max(min(session_ms, settings.replica_lag_time_max_ms) * 4 // 5, 1)

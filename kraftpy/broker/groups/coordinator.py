@@ -17,6 +17,8 @@ from kio.schema.errors import ErrorCode
 
 from kraftpy.broker.groups.classic_group import ClassicGroup
 from kraftpy.broker.groups.config import GroupConfig
+from kraftpy.broker.groups.consumer_group import ConsumerGroup
+from kraftpy.broker.groups.consumer_topics import ImageTopics, changed_names
 from kraftpy.broker.groups.effects import Answer, Effect, StartTimer, StopTimer, Store, TimerKey
 from kraftpy.broker.groups.group_log import Ended, GroupLog
 from kraftpy.broker.groups.records import LogRecord
@@ -34,6 +36,8 @@ from kraftpy.types import Rng
 log = get_logger(__name__)
 
 _NAMES_KEPT = 65_536
+
+Group = ClassicGroup | ConsumerGroup
 
 
 @lru_cache(_NAMES_KEPT)
@@ -63,12 +67,20 @@ class GroupCoordinator:
     """In the event loop of its broker."""
 
     def __init__(
-        self, manager: ReplicaManager, config: GroupConfig, clock: Clock, rng: Rng
+        self,
+        manager: ReplicaManager,
+        config: GroupConfig,
+        clock: Clock,
+        rng: Rng,
+        is_current: Callable[[], bool],
     ) -> None:
+        """`is_current`: nobody else can have become the coordinator of what is led here."""
         self.config = config
         self.clock = clock
         self.rng = rng
+        self.is_current = is_current
         self._manager = manager
+        self._topics = ImageTopics(lambda: manager.image)
         self._loop = asyncio.get_running_loop()
         self._timer = Timer(clock, self._loop)
         self._led: dict[int, LedShard] = {}
@@ -98,6 +110,11 @@ class GroupCoordinator:
 
     def apply(self, before: ClusterImage, after: ClusterImage, changes: Changes) -> None:
         """A subscriber of the metadata, after the ReplicaManager."""
+        if changed := changed_names(before, after, changes):
+            self._topics.changed(changed)
+            for led in self.led():
+                for group in led.shard.consumers:
+                    group.topics_changed()
         group_topic = after.topic(GROUP_TOPIC)
         old_topic = before.topic(GROUP_TOPIC)
         if old_topic is not None and (
@@ -131,7 +148,7 @@ class GroupCoordinator:
         self._lead(index, epoch, hosted)
 
     def _lead(self, index: int, epoch: int, hosted: HostedPartition) -> None:
-        shard = GroupShard(self.config)
+        shard = GroupShard(self.config, self._topics)
         group_log = GroupLog(
             self._manager,
             hosted,
@@ -150,7 +167,7 @@ class GroupCoordinator:
         led.log.close()
         for deadline in led.timers.values():
             deadline.cancel()
-        for group in led.shard.groups.values():
+        for group in led.shard.machines():
             group.abandon(ErrorCode.not_coordinator)
             for effect in group.drain():
                 if isinstance(effect, Answer):
@@ -174,7 +191,7 @@ class GroupCoordinator:
             return  # Another broker leads it by now: the metadata that says so is on its way.
         led.is_loaded = True
         led.shard.loaded(self.clock.now_ms())
-        for group in list(led.shard.groups.values()):
+        for group in led.shard.machines():
             self.carry_out(led, group)
         if count:
             log.info(
@@ -192,13 +209,13 @@ class GroupCoordinator:
 
     # -- effects ------------------------------------------------------------------------------
 
-    def carry_out(self, led: LedShard, group: ClassicGroup) -> None:
+    def carry_out(self, led: LedShard, group: Group) -> None:
         """Do what the group's machine asks for, until it asks for nothing more."""
         while effects := group.drain():
             for effect in effects:
                 self._do(led, group, effect)
 
-    def _do(self, led: LedShard, group: ClassicGroup, effect: Effect) -> None:
+    def _do(self, led: LedShard, group: Group, effect: Effect) -> None:
         match effect:
             case Answer():
                 _settle(effect)
@@ -209,20 +226,19 @@ class GroupCoordinator:
                 if deadline is not None:
                     deadline.cancel()
             case Store(records, reason):
-                led.log.append(records, partial(self._stored, led, group, reason))
+                stored = partial(self._stored, led, group, reason)
+                led.log.append(records, stored, partial(self._ended, led, group))
             case _:
                 assert_never(effect)
 
-    def _start_timer(
-        self, led: LedShard, group: ClassicGroup, key: TimerKey, delay_ms: int
-    ) -> None:
+    def _start_timer(self, led: LedShard, group: Group, key: TimerKey, delay_ms: int) -> None:
         name = (group.group_id, key)
         before = led.timers.get(name)
         if before is not None:
             before.cancel()
         led.timers[name] = self._timer.after(delay_ms, partial(self._fired, led, group, key))
 
-    def _fired(self, led: LedShard, group: ClassicGroup, key: TimerKey) -> None:
+    def _fired(self, led: LedShard, group: Group, key: TimerKey) -> None:
         led.timers.pop((group.group_id, key), None)
         if not led.log.is_led:
             return
@@ -232,9 +248,14 @@ class GroupCoordinator:
             log.info("group_members_expired", group=group.group_id, left=len(group.members))
         self.carry_out(led, group)
 
-    def _stored(self, led: LedShard, group: ClassicGroup, reason: object, error: ErrorCode) -> None:
+    def _stored(self, led: LedShard, group: Group, reason: object, error: ErrorCode) -> None:
         if led.log.is_led:
             group.stored(reason, store_error(error), self.clock.now_ms())  # type: ignore[arg-type]
+            self.carry_out(led, group)
+
+    def _ended(self, led: LedShard, group: Group) -> None:
+        if led.log.is_led and isinstance(group, ConsumerGroup):
+            group.ended()
             self.carry_out(led, group)
 
     async def append(

@@ -168,6 +168,8 @@ async def offset_fetch(coordinator: GroupCoordinator, request: Request, _: str) 
 
 def _fetch_group(coordinator: GroupCoordinator, asked: Any, version: int) -> dict[str, Any]:
     led = group_error(coordinator, asked.group_id)
+    if not isinstance(led, ErrorCode) and not coordinator.is_current():
+        led = ErrorCode.coordinator_load_in_progress  # It may have been stopped: see the config.
     if isinstance(led, ErrorCode):
         topics = [] if version >= _FIRST_WITH_TOP_LEVEL_ERROR else _refused(asked.topics, led)
         return {"group_id": asked.group_id, "topics": topics, "error_code": led}

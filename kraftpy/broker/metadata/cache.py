@@ -20,6 +20,7 @@ class MetadataCache:
     def __init__(self) -> None:
         self._image = EMPTY
         self._reached = 0
+        self._current_ms: int | None = None
         self._listeners: dict[str, ListenerNodes] = {}
         self._names: list[str] | None = None
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -32,6 +33,10 @@ class MetadataCache:
     def end_offset(self) -> int:
         """All records before it have been published, to every subscriber."""
         return self._reached
+
+    def is_current(self, now_ms: int, within_ms: int) -> bool:
+        """Whether all that was committed until so long ago, at least, has been published here."""
+        return self._current_ms is not None and now_ms - self._current_ms < within_ms
 
     # -- what is derived ----------------------------------------------------------------------
 
@@ -74,6 +79,10 @@ class MetadataCache:
             self._listeners.clear()
         if self._names is not None:
             self._follow_names(self._names, before, changes)
+
+    def was_current(self, at_ms: int) -> None:
+        """All that was committed at that moment, of the monotonic clock, has been published."""
+        self._current_ms = at_ms
 
     def announce(self) -> None:
         """Every subscriber has seen the image: whoever waited for it may go on."""

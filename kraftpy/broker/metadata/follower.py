@@ -35,6 +35,7 @@ from kraftpy.broker.controller_finder import (
 )
 from kraftpy.broker.metadata.copy import MetadataCopy, Step, first_step
 from kraftpy.broker.metadata.publisher import MetadataPublisher
+from kraftpy.clock import Clock
 from kraftpy.errors import FatalFault, Unreachable, WireError
 from kraftpy.limits import METADATA_FETCH_BYTES_MAX
 from kraftpy.logs import get_logger
@@ -78,12 +79,15 @@ class MetadataFollower:
         before_first: Callable[[ClusterImage], Awaitable[None]] | None = None,
         before_each: Callable[[ClusterImage, Changes], Awaitable[None]] | None = None,
         may_begin: Callable[[ClusterImage], bool] = lambda _image: True,
+        clock: Clock | None = None,
     ) -> None:
         """`before_first` is awaited with the first image before anyone else sees it.
 
-        `before_each` is awaited with what will be published next, the first image included.
+        `before_each` is awaited with what will be published next, the first image included. With
+        a clock the cache is told how current it is.
         """
         self._may_begin = may_begin
+        self._clock = clock
         self._before_first = before_first
         self._before_each = before_each
         self._observer = observer
@@ -131,10 +135,14 @@ class MetadataFollower:
         client = await WireClient.connect(*controller.place, timeout_s=_ANSWER_S)
         try:
             while True:
+                asked_ms = self._clock.monotonic_ms() if self._clock is not None else 0
                 answer = await client.ask(
                     FETCH, self._fetch(controller), version_max=_FETCH_VERSION_MAX, wait_s=_WAIT_S
                 )
-                await self._take(client, controller, self._partition(answer))
+                partition = self._partition(answer)
+                await self._take(client, controller, partition)
+                if self._clock and self._publisher.cache.end_offset >= partition.high_watermark:
+                    self._publisher.cache.was_current(asked_ms)
                 self._backoff.reset()
         finally:
             await client.close()

@@ -135,3 +135,11 @@ def test_who_waits_for_an_offset_goes_on_when_it_is_published() -> None:
         assert not cache._waiting
 
     asyncio.run(main())
+
+
+def test_how_current_it_is_is_known_only_after_it_was_told() -> None:
+    cache = MetadataCache()
+    assert not cache.is_current(0, within_ms=10**9)
+    cache.was_current(100)
+    assert cache.is_current(149, within_ms=50)
+    assert not cache.is_current(150, within_ms=50)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kraftpy.config_kinds import INT32_MAX, INT64_MAX, whole_number
+from kraftpy.config_kinds import INT32_MAX, INT64_MAX, list_of, whole_number
 from kraftpy.config_rows import setting
 
 _INT16_MAX = 2**15 - 1
@@ -85,4 +85,29 @@ class GroupSettings:
         whole_number(1, INT32_MAX),
         INT32_MAX,
         "The most members of a group.",
+    )
+    group_consumer_session_timeout_ms: int = setting(
+        "group.consumer.session.timeout.ms",
+        whole_number(1, INT32_MAX),
+        45_000,
+        "group.protocol=consumer: a member that is not heard for so long is taken out.",
+    )
+    group_consumer_heartbeat_interval_ms: int = setting(
+        "group.consumer.heartbeat.interval.ms",
+        whole_number(1, INT32_MAX),
+        5000,
+        "group.protocol=consumer: how often members are told to send heartbeats.",
+    )
+    group_consumer_max_size: int = setting(
+        "group.consumer.max.size",
+        whole_number(1, INT32_MAX),
+        INT32_MAX,
+        "group.protocol=consumer: the most members of a group.",
+    )
+    group_consumer_assignors: tuple[str, ...] = setting(
+        "group.consumer.assignors",
+        list_of("uniform", "range"),
+        ("uniform", "range"),
+        "group.protocol=consumer: the assignors that members may ask for; the first one is taken "
+        "if they do not.",
     )

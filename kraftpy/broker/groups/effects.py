@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from kraftpy.broker.groups.consumer_requests import HeartbeatAnswer
 from kraftpy.broker.groups.records import LogRecord
 
 TimerKey = tuple[str, str]  # (what it is about, member id or "")
@@ -44,7 +45,7 @@ class Answer(NamedTuple):
     """Of a request that has waited."""
 
     token: Any
-    answer: JoinAnswer | SyncAnswer
+    answer: JoinAnswer | SyncAnswer | HeartbeatAnswer
 
 
 class StartTimer(NamedTuple):

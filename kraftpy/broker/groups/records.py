@@ -25,6 +25,7 @@ _FIRST_FLEXIBLE: Final = 4  # Of both values.
 _VERSION_MAX: Final = 4
 _NEVER: Final = -1
 
+_BYTE: Final = struct.Struct(">b")
 _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
@@ -255,6 +256,9 @@ class Reader:
         self._flexible = version >= first_flexible
         return version
 
+    def int8(self) -> int:
+        return self._number(_BYTE)
+
     def int16(self) -> int:
         return self._number(_SHORT)
 
@@ -271,6 +275,9 @@ class Reader:
     def data(self) -> bytes:
         size = self._varint() - 1 if self._flexible else self.int32()
         return self._take(max(size, 0))
+
+    def uuid(self) -> bytes:
+        return self._take(16)
 
     def count(self) -> int:
         """Of an array."""

@@ -17,6 +17,10 @@ from kraftpy.broker.groups import records
 from kraftpy.broker.groups.classic_group import ClassicGroup
 from kraftpy.broker.groups.classic_states import State
 from kraftpy.broker.groups.config import GroupConfig
+from kraftpy.broker.groups.consumer_decisions import Topics
+from kraftpy.broker.groups.consumer_group import ConsumerGroup
+from kraftpy.broker.groups.consumer_records import GROUP_TYPES, MEMBER_TYPES
+from kraftpy.broker.groups.consumer_shard import NO_TOPICS, ConsumerGroups
 from kraftpy.broker.groups.offsets import CommittedOffsets, is_expired, tombstones
 from kraftpy.broker.groups.records import (
     GroupRecord,
@@ -41,8 +45,9 @@ _NOT_EMPTY: Final = (
 class GroupShard:
     """One task owns it."""
 
-    def __init__(self, config: GroupConfig) -> None:
+    def __init__(self, config: GroupConfig, topics: Topics = NO_TOPICS) -> None:
         self.config = config
+        self.consumers = ConsumerGroups(config, topics)
         self.offsets = CommittedOffsets()
         self.stored: dict[str, GroupRecord] = {}
         self.groups: dict[str, ClassicGroup] = {}
@@ -61,10 +66,18 @@ class GroupShard:
                     self.stored.pop(group_id, None)
                 else:
                     self.stored[group_id] = read_group(value)
+            case kind if kind in GROUP_TYPES or kind in MEMBER_TYPES:
+                self.consumers.replay(key, value)
 
     def loaded(self, now_ms: int) -> None:
         """The log has been read to its end: make the machines."""
+        self.consumers.loaded()
         for group_id in {**self.stored, **dict.fromkeys(self.offsets)}:
+            consumers = self.consumers.find(group_id)
+            stored = self.stored.get(group_id)
+            if consumers is not None and (consumers.members or not (stored and stored.members)):
+                continue  # It is in use by the new protocol, or was when it was last used.
+            self.consumers.drop(group_id)
             self.groups[group_id] = self._made(group_id, now_ms)
             self.groups[group_id].loaded()
 
@@ -76,6 +89,9 @@ class GroupShard:
         return group
 
     # -- groups -------------------------------------------------------------------------------
+
+    def machines(self) -> list[ClassicGroup | ConsumerGroup]:
+        return [*self.groups.values(), *self.consumers]
 
     def find(self, group_id: str) -> ClassicGroup | None:
         return self.groups.get(group_id)
@@ -97,10 +113,38 @@ class GroupShard:
         ):
             self.groups.pop(group.group_id, None)
 
+    # -- from one protocol to the other -------------------------------------------------------
+
+    def make_consumers(self, group_id: str, now_ms: int) -> ConsumerGroup | None:
+        """The group, for members of the new protocol; None if the classic one is using it."""
+        classic = self.groups.get(group_id)
+        if classic is not None:
+            if classic.state is not State.EMPTY or classic.pending:
+                return None
+            classic.die(now_ms)
+            del self.groups[group_id]
+        return self.consumers.find_or_make(group_id)
+
+    def end_classic(self, group_id: str) -> list[LogRecord]:
+        """The record that removes what is stored of a group that the new protocol has now."""
+        return [LogRecord(group_key(group_id), None)] if group_id in self.stored else []
+
+    def end_consumers(self, group_id: str) -> list[LogRecord] | None:
+        """The records that leave a group to the classic protocol; None if somebody is in it."""
+        consumers = self.consumers.find(group_id)
+        if consumers is None:
+            return []
+        return self._end(consumers) if consumers.is_unused else None
+
     # -- deletion -----------------------------------------------------------------------------
 
     def delete_group(self, group_id: str, now_ms: int) -> list[LogRecord] | ErrorCode:
         """The records that remove a group and its offsets; it is gone here at once."""
+        consumers = self.consumers.find(group_id)
+        if consumers is not None:
+            if not consumers.is_unused:
+                return ErrorCode.non_empty_group
+            return [*tombstones(self.offsets.keys(group_id)), *self._end(consumers)]
         group = self.groups.get(group_id)
         if group is None or group.state is State.DEAD:
             return ErrorCode.group_id_not_found
@@ -112,19 +156,25 @@ class GroupShard:
 
     def revive(self, group_id: str, now_ms: int) -> None:
         """Its deletion was not committed."""
-        if group_id in self.stored or group_id in self.offsets:
+        self.consumers.revive(group_id)
+        is_classic = self.consumers.find(group_id) is None
+        if is_classic and (group_id in self.stored or group_id in self.offsets):
             self.find_or_make(group_id, now_ms)
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[tuple[str, int]]
     ) -> tuple[list[LogRecord], list[ErrorCode]] | ErrorCode:
         """The records that remove offsets of topics that the group does not read."""
+        consumers = self.consumers.find(group_id)
         group = self.groups.get(group_id)
-        if group is None or group.state is State.DEAD:
+        if consumers is not None:
+            topics: frozenset[str] | None = consumers.topics_in_use()
+        elif group is None or group.state is State.DEAD:
             return ErrorCode.group_id_not_found
-        if group.state in _NOT_EMPTY and group.protocol_type != CONSUMER:
+        elif group.state in _NOT_EMPTY and group.protocol_type != CONSUMER:
             return ErrorCode.non_empty_group
-        topics = self.topics_in_use(group)
+        else:
+            topics = self.topics_in_use(group)
         keys, results = [], []
         known = set(self.offsets.keys(group_id))
         for topic, partition in partitions:
@@ -174,7 +224,18 @@ class GroupShard:
                     found.append(LogRecord(group_key(group.group_id), None))
                 group.die(now_ms)
                 del self.groups[group.group_id]
+        for consumers in self.consumers:
+            group_id, topics = consumers.group_id, consumers.topics_in_use()
+            keys = self._expired_offsets(group_id, topics, None, now_ms)
+            found += tombstones(keys)
+            if consumers.is_unused and len(self.offsets.keys(group_id)) == len(keys):
+                found += self._end(consumers)
         return found
+
+    def _end(self, consumers: ConsumerGroup) -> list[LogRecord]:
+        """The records that remove it; it is gone here at once."""
+        self.consumers.drop(consumers.group_id)
+        return consumers.state.tombstones() if consumers.state.epoch else []
 
     def _expired(self, group: ClassicGroup, now_ms: int) -> list[OffsetKey]:
         topics = self.topics_in_use(group)
@@ -183,10 +244,15 @@ class GroupShard:
         # Members may come back for as long as nobody has been there: what counts is since when.
         has_had_members = group.state is State.EMPTY and group.protocol_type is not None
         since_ms = group.state_ms if has_had_members else None
+        return self._expired_offsets(group.group_id, topics, since_ms, now_ms)
+
+    def _expired_offsets(
+        self, group_id: str, topics: frozenset[str], since_ms: int | None, now_ms: int
+    ) -> list[OffsetKey]:
         retention_ms = self.config.offsets_retention_ms
         keys = []
-        for (topic, partition), record in self.offsets.of(group.group_id).items():
-            key = OffsetKey(group.group_id, topic, partition)
+        for (topic, partition), record in self.offsets.of(group_id).items():
+            key = OffsetKey(group_id, topic, partition)
             if (
                 topic not in topics
                 and not self.offsets.is_in_flight(key)

@@ -151,8 +151,10 @@ class Replayer:
         offsets = read.batches.base_offset[: read.batch_count]
         crashed: dict[int, Collection[int]] = {}
         for batch in np.flatnonzero(np.isin(offsets, list(self._evidence))).tolist():
-            marks[batch] |= w.DIRTY
-            crashed[batch] = self._evidence[int(offsets[batch])].unclean_restarts or ()
+            evidence = self._evidence[int(offsets[batch])]
+            if _matters(evidence):
+                marks[batch] |= w.DIRTY
+                crashed[batch] = evidence.unclean_restarts or ()
         more: list[Event] = [
             (index, w.HOLDERS, broker_id, 0, 0)
             for index, _ in read.others
@@ -262,6 +264,15 @@ class Replayer:
             elr=ids(ELR),
             last_known_elr=ids(LAST_KNOWN_ELR),
         )
+
+
+def _matters(evidence: Evidence) -> bool:
+    """Who asked for an unclean election does not: any is for the rule book."""
+    return bool(
+        evidence.isr_requests is not None
+        or evidence.unclean_restarts is not None
+        or evidence.partition_epochs
+    )
 
 
 def other_batches(read: Read) -> Iterator[OtherBatch]:

@@ -83,6 +83,15 @@ def _differ(memory: Any, row: Any, stored: Any) -> Any:
 
 
 @njit(cache=True)
+def _put(out: Any, found: Any, row: Any, r: Any, index: Any) -> Any:
+    out[found, 0] = row[TOPIC]
+    out[found, 1] = row[PARTITION]
+    out[found, 2] = r
+    out[found, 3] = index
+    return found + 1
+
+
+@njit(cache=True)
 def compare(memory: Any, uuids: Any, kinds: Any, rows: Any) -> Any:
     """(topic, partition, our row or -1, index of the snapshot's record or -1) where they differ;
     and how many were compared."""
@@ -101,11 +110,9 @@ def compare(memory: Any, uuids: Any, kinds: Any, rows: Any) -> Any:
             seen[r] = 1
             if not _differ(memory, memory.partitions.rows[r], stored):
                 continue
-        out[found] = (stored[TOPIC], stored[PARTITION], r, index)
-        found += 1
+        found = _put(out, found, stored, r, index)
     for r in range(now[w.ROWS]):
         row = memory.partitions.rows[r]
         if row[EXISTS] and not seen[r]:
-            out[found] = (row[TOPIC], row[PARTITION], r, -1)
-            found += 1
+            found = _put(out, found, row, r, -1)
     return out[:found], compared

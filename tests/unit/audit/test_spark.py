@@ -1,0 +1,178 @@
+"""The Spark engine gives the same rows as the local one: one session, logs of several kinds.
+
+It runs in a process of its own: Spark leaves a JVM and threads behind, which belong to no other
+test, and its own warnings are not ours to fail on.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kraftpy.audit.local import Options, audit
+from kraftpy.audit.violations import AuditResult
+from kraftpy.cli.java import require_java
+from kraftpy.errors import ConfigError
+from kraftpy.metadata_log import EMPTY, replay_batch
+from kraftpy.metadata_log import records as r
+from kraftpy.metadata_log.snapshot_file import write_snapshot
+from kraftpy.storage.file_layer import OsFiles
+from kraftpy.types import BrokerId
+from tests.unit.audit import cluster_logs, partition_logs, placement_logs
+from tests.unit.audit.cases import BREAKING
+from tests.unit.audit.log_files import batch, batches_of, leader, write_segment
+from tests.unit.audit.logs import Log, cluster, ids, new_partition, topic
+
+pytest.importorskip("pyspark", reason="the Spark engine needs the audit extra")
+LOADED = (partition_logs, placement_logs, cluster_logs)
+# One of each kind of check; all of them are compared without Spark (test_engines.py).
+CASES = {30, 35}
+
+PROGRAM = """
+import json, sys
+from kraftpy.audit.local import Options
+from kraftpy.audit.spark.pipeline import audit
+from kraftpy.audit.spark.session import new_session
+
+spark = new_session("local[2]")
+told = {}
+for name in json.load(sys.stdin):
+    result = audit(spark, [name], Options(split_bytes=4096, shards=3))
+    told[name] = {
+        "rows": [str(each) for each in result.violations],
+        "secondary": sum(result.secondary.values()),
+        "looked_at": result.looked_at,
+        "unchecked": sorted(map(list, result.unchecked)),
+        "records": result.records,
+        "exit_code": int(result.exit_code),
+    }
+tables = {}
+for table in ("batches", "control", "records", "sharded", "snapshots"):
+    reader = spark.read.format("kraft_log").option("table", table).option("split_mb", "0.004")
+    tables[table] = reader.load(sys.argv[1]).count()
+spark.stop()
+print("RESULT", json.dumps({"told": told, "tables": tables}))
+"""
+
+
+def three_nodes(directory: Path) -> None:
+    """One is damaged, one differs in a batch, one lags; and a snapshot that is not the log's."""
+    log = cluster()
+    for number in range(200):
+        changed = ids(1, 2) if number % 2 == 0 else ids(1, 2, 3)
+        log.write(log.change(isr=changed))
+    first = leader(0, 1)
+    batches = [first, *batches_of(log, first_offset=1)]
+    damaged = [*batches[:20], batches[20][:-1] + b"\xff", *batches[21:]]
+    differs = [*batches[:30], batch([log.fence(4)], 30), *batches[31:]]
+    write_segment(directory / "node-1" / "__cluster_metadata-0", damaged)
+    write_segment(directory / "node-2" / "__cluster_metadata-0", differs)
+    write_segment(directory / "node-3" / "__cluster_metadata-0", batches[:-5])
+    image, offset = EMPTY, 1
+    for _, records, _ in log.batches[:60]:
+        image = replay_batch(image, records, offset, 1)
+        offset += len(records)
+    lie = r.PartitionChangeRecord(
+        topic_id=new_partition().topic_id,
+        partition_id=0,
+        leader=BrokerId(2),
+        leader_epoch=1,
+        partition_epoch=image.partition(new_partition().topic_id, 0).partition_epoch + 1,  # type: ignore[union-attr]
+    )
+    other = replay_batch(image, [lie], offset, 1)
+    files, place = OsFiles(), str(directory / "node-1" / "__cluster_metadata-0")
+    write_snapshot(files, place, image)
+    place = str(directory / "node-2" / "__cluster_metadata-0")
+    write_snapshot(files, place, _at(other, offset))
+
+
+def _at(image: object, offset: int) -> object:
+    from dataclasses import replace
+
+    return replace(image, end_offset=offset)  # type: ignore[type-var]
+
+
+def lost_range(directory: Path) -> None:
+    """A batch that nobody has whole, and what follows from it."""
+    log = cluster()
+    for number in range(40):
+        changed = ids(1, 2) if number % 2 == 0 else ids(1, 2, 3)
+        log.write(log.change(isr=changed))
+    batches = [leader(0, 1), *batches_of(log, first_offset=1)]
+    batches[25] = batches[25][:-2] + b"\xee\xee"
+    write_segment(directory, batches)
+
+
+def write_all(directory: Path) -> list[Path]:
+    for case in BREAKING:
+        if case.rule in CASES:
+            write_segment(directory / case.name, batches_of(case.write()))
+    three_nodes(directory / "three-nodes")
+    lost_range(directory / "lost-range")
+    write_segment(
+        directory / "torn", [*batches_of(Log()), batch([topic(), new_partition()], 0)[:40]]
+    )
+    return sorted(directory.iterdir())
+
+
+def told(result: AuditResult) -> dict[str, object]:
+    return {
+        "rows": [str(each) for each in result.violations],
+        "secondary": sum(result.secondary.values()),
+        "looked_at": result.looked_at,
+        "unchecked": sorted(map(list, result.unchecked)),
+        "records": result.records,
+        "exit_code": int(result.exit_code),
+    }
+
+
+def test_spark_tells_what_the_local_engine_tells(tmp_path: Path) -> None:
+    try:
+        require_java()
+    except ConfigError as missing:
+        pytest.skip(str(missing))
+    directories = [str(each) for each in write_all(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "three-nodes")],
+        input=json.dumps(directories),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )
+    assert "RESULT" in done.stdout, done.stderr[-3000:]
+    found = json.loads(done.stdout.split("RESULT", 1)[1])
+    for directory in directories:
+        for mode in ("whole", "screened"):
+            expected = json.loads(json.dumps(told(audit([directory], Options(mode=mode)))))
+            assert found["told"][directory] == expected, (directory, mode)
+    assert found["tables"]["sharded"] == 1
+    assert all(count > 0 for count in found["tables"].values())
+
+
+def test_the_local_engine_tells_the_same_whole_and_screened(tmp_path: Path) -> None:
+    for directory in map(str, write_all(tmp_path)):
+        whole = audit([directory], Options(mode="whole"))
+        assert told(audit([directory], Options(mode="screened"))) == told(whole)
+
+
+def test_many_nodes_are_mended_and_compared(tmp_path: Path) -> None:
+    three_nodes(tmp_path)
+    result = audit([str(tmp_path)])
+    assert result.records == audit([str(tmp_path / "node-3")]).records + 5
+    assert {"A38", "A46", "A50"} <= set(result.counts)
+    assert not {"A5", "A6"} & set(result.counts), "the damaged batch was taken from another node"
+    assert {each.kind for each in result.unchecked} == {"damaged"}
+
+
+def test_what_follows_from_a_lost_range_is_secondary(tmp_path: Path) -> None:
+    lost_range(tmp_path)
+    result = audit([str(tmp_path)])
+    # Behind a LeaderChange the cases' brokers have epochs that are off by one.
+    assert set(result.counts) - {"A26"} == {"A38"}
+    assert result.secondary["A6"] == 24
+    assert [each.kind for each in result.unchecked] == ["damaged", "lost_range"]

@@ -149,6 +149,18 @@ bench-broker: $(EVERYTHING) ## Measure the broker against librdkafka's mock and 
 clients: $(EVERYTHING) ## Run every Kafka client there is against kraftpy, write docs/clients.md
 	@$(BIN)/python -m tests.interop.record
 
+.PHONY: deploy-check
+deploy-check: $(EVERYTHING) ## Run the image's commands in a fresh venv, and compose's nodes from it
+	@DEPLOY_CHECK=1 $(BIN)/python -m pytest -q tests/unit/test_deploy.py tests/e2e/test_deploy_commands.py
+
+.PHONY: docs
+docs: $(EVERYTHING) ## Write docs/compatibility.md from the code
+	@$(BIN)/python -m docs.compatibility
+
+.PHONY: pictures
+pictures: $(EVERYTHING) ## Take the pictures of docs/pictures from a real cluster (needs Chromium)
+	@$(BIN)/python -m docs.pictures
+
 # Nothing but these two touches the system. What they would start on their own is left switched off:
 # bench-quorum runs its own servers, in a directory that it removes. bench-broker gets Apache Kafka's
 # jars with Maven, and builds its load generator with the compiler.

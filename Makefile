@@ -129,6 +129,10 @@ bench-log: $(EVERYTHING) ## Measure the log against plain reads and writes
 bench-server: $(EVERYTHING) ## Measure the broker's server against one without any bounds
 	@$(BIN)/python -m bench.server $(ARGS)
 
+.PHONY: bench-groups
+bench-groups: $(EVERYTHING) ## Measure the group coordinator beside Apache Kafka's
+	@$(BIN)/python -m bench.groups $(ARGS)
+
 .PHONY: bench-image
 bench-image: $(EVERYTHING) ## Measure replay and loading of metadata images
 	@$(BIN)/python -m bench.image $(ARGS)

@@ -31,6 +31,8 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     for name, text in (("smoke", "a few cells in five minutes"), ("matrix", "everything")):
         many = commands.add_parser(name, help=text)
         many.add_argument("--time", type=float, default=12.0 if name == "smoke" else 60.0)
+        many.add_argument("--interval", type=float, default=2.5 if name == "smoke" else 5.0)
+        many.add_argument("--settle", type=float, default=4.0 if name == "smoke" else 10.0)
         many.add_argument("--out", default=os.path.join(_STORE, name))
         many.add_argument("--only", default="", help="cells whose name has this in it")
         many.add_argument("--seed", type=int, default=1)
@@ -156,7 +158,7 @@ def main(words: Sequence[str]) -> int:
                 return _judge(given.directory, audit, Progress(), as_json=given.json)
             case "smoke" | "matrix" as which:
                 cells = matrix.SMOKE if which == "smoke" else matrix.MATRIX
-                return matrix.run_cells(cells, given, smoke=which == "smoke")
+                return matrix.run_cells(cells, given)
             case _:
                 return mutants.run_all(given.out, given.only, fresh=given.fresh)
     except (ValueError, RunFailed) as error:

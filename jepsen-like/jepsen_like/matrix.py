@@ -73,17 +73,16 @@ SMOKE: Final = tuple(
 )
 
 
-def command(cell: Cell, directory: str, given: argparse.Namespace, smoke: bool) -> list[str]:
+def command(cell: Cell, directory: str, given: argparse.Namespace) -> list[str]:
     words = ["run", "--workload", cell.workload, "--nemesis", ",".join(cell.nemesis) or "none"]
     words += ["--time", f"{given.time:g}", "--seed", str(given.seed), "--out", directory, "--json"]
-    if smoke:
-        words += ["--interval", "2.5", "--warmup", "2", "--settle", "4"]
+    words += ["--interval", f"{given.interval:g}", "--settle", f"{given.settle:g}", "--warmup", "2"]
     for option in cell.options:
         words += ["-o", option]
     return words
 
 
-def run_cells(cells: Sequence[Cell], given: argparse.Namespace, *, smoke: bool) -> int:
+def run_cells(cells: Sequence[Cell], given: argparse.Namespace) -> int:
     """All that have no result yet; the exit code of the worst."""
     chosen = [cell for cell in cells if given.only in cell.name]
     if not chosen:
@@ -93,7 +92,7 @@ def run_cells(cells: Sequence[Cell], given: argparse.Namespace, *, smoke: bool) 
         directory = os.path.abspath(os.path.join(given.out, cell.name))
         row = None if given.fresh else _read(directory)
         if row is None:
-            row = run_one(cell, directory, given, smoke)
+            row = run_one(cell, directory, given)
         rows.append(row)
         _say(f"[{number}/{len(chosen)}] {line(row)}")
         write_index(given.out, rows)
@@ -102,9 +101,9 @@ def run_cells(cells: Sequence[Cell], given: argparse.Namespace, *, smoke: bool) 
     return verdict.exit_code
 
 
-def run_one(cell: Cell, directory: str, given: argparse.Namespace, smoke: bool) -> dict[str, Any]:
+def run_one(cell: Cell, directory: str, given: argparse.Namespace) -> dict[str, Any]:
     shutil.rmtree(directory, ignore_errors=True)
-    words = command(cell, directory, given, smoke)
+    words = command(cell, directory, given)
     began = time.monotonic()
     shown = "python -m jepsen_like " + " ".join(words[:-1])
     row: dict[str, Any] = {

@@ -32,6 +32,7 @@ from kraftpy.storage.file_layer import FileLayer
 
 LOCAL: Final = "local"
 SPARK: Final = "spark"
+_LOST_SHOWN_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,7 @@ def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
         progress=asked.progress,
     )
     result = _engine(asked)(list(asked.paths), options)
+    result.problems += _lost(result)
     ends = [(node.node, node.end_offset) for node in result.nodes]
     _add(result, check_notes(notes, ends), asked)
     if asked.with_data and result.records:
@@ -72,32 +74,34 @@ def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
     return result
 
 
+def _lost(result: AuditResult) -> list[str]:
+    """A log with a hole in it may be without fault, but nobody can say so."""
+    lost = [each for each in result.unchecked if each.kind == "lost_range"]
+    lines = [
+        f"offsets {each.offset} to {each.end_offset} are lost: {each.reason}"
+        for each in lost[:_LOST_SHOWN_MAX]
+    ]
+    return [*lines, f"and {len(lost) - len(lines)} more ranges"] if len(lost) > len(lines) else lines
+
+
 def _engine(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
     if asked.engine == LOCAL:
-        if asked.state is not None:
-            return _incremental(asked)
         return audit_locally
     try:
-        spark: Any = importlib.import_module("kraftpy.audit.spark")
+        pipeline: Any = importlib.import_module("kraftpy.audit.spark.pipeline")
+        session: Any = importlib.import_module("kraftpy.audit.spark.session")
     except ImportError as error:
         raise ConfigError(
             f"--engine spark needs {error.name}: install kraftpy[audit], or use --engine local"
         ) from None
 
     def run(paths: list[str], options: Options) -> AuditResult:
-        found: AuditResult = spark.audit(
-            paths, options, master=asked.master, conf=dict(asked.conf), state=asked.state
-        )
-        return found
-
-    return run
-
-
-def _incremental(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
-    state: Any = importlib.import_module("kraftpy.audit.state")
-
-    def run(paths: list[str], options: Options) -> AuditResult:
-        found: AuditResult = state.audit(paths, options, asked.state)
+        asked.progress("starting Spark", 0, 0)
+        spark = session.new_session(asked.master, dict(asked.conf))
+        try:
+            found: AuditResult = pipeline.audit(spark, paths, options)
+        finally:
+            spark.stop()
         return found
 
     return run

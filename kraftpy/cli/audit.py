@@ -209,10 +209,10 @@ def _tell(result: Any, written: Sequence[str], *, as_json: bool) -> None:
 
 def _tell_summary(console: Console, result: Any) -> None:
     for node in result.nodes:
+        kind = f"{node.format}, " if node.format else ""
         offsets = f"offsets {node.start_offset:,} to {node.end_offset:,}"
-        console.print(
-            f"node {node.node:<5} {node.format}, {offsets}, {node.snapshots} snapshots, {node.path}"
-        )
+        what = f"{kind}{offsets}, {node.snapshots} snapshots"
+        console.print(f"node {node.node:<5} {what}, {node.path}")
     seen = sum(1 for count in result.looked_at.values() if count)
     console.print(f"replayed   {result.records:,} records")
     console.print(f"rules      {seen} of {len(RULES)} had something to look at")

@@ -20,7 +20,6 @@ _SEEDS: Final = 3
 _TIMEOUT_S: Final = 500.0
 TABLE: Final = "table.md"
 _SIM = "python -m pytest -q tests/property/test_partition_machine.py -k "
-_PLANT = "make sim-mutants ARGS='--only {}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     Recipe(
         "vote_not_persisted",
         "epoch and vote are stored",
-        f"--workload register --nemesis kill-all,kill --time 25 {_FAST}",
+        f"--workload register --nemesis kill,pause --time 30 {_FAST}",
         "make sim-mutants",
     ),
     Recipe(
@@ -122,7 +121,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     Recipe(
         "acks_all_is_one",
         "acks=all waits for the ISR",
-        f"--workload log --nemesis leader --time 25 {_FAST}",
+        f"--workload log --nemesis partition,leader --time 25 {_FAST}",
         _SIM + "CountsItself",
     ),
     Recipe(
@@ -133,7 +132,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     Recipe(
         "idempotence_state_lost",
         "what producers sent is known after a restart",
-        f"--workload log --nemesis kill-all,reset,cut --time 30 {_FAST}",
+        f"--workload log --nemesis kill-all --time 40 {_FAST} -o retry_s=20",
     ),
     Recipe(
         "commit_before_written",

@@ -171,11 +171,38 @@ def line(row: dict[str, Any]) -> str:
     )
 
 
+def as_table(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as docs/jepsen.md has them."""
+    lines = [
+        "| workload | faults | verdict | operations | ok | fired | longest gap | audit | why |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        fired = ", ".join(f"{name} {count}" for name, count in row.get("faults", {}).items())
+        seen = [f"{name} {count}" for name, count in row.get("anomalies", {}).items()]
+        gap = row.get("longest_gap_s")
+        cells = (
+            row["cell"].partition("__")[0],
+            ", ".join(row["nemesis"]) or "none",
+            row["verdict"],
+            row.get("operations", ""),
+            row.get("ok", ""),
+            fired,
+            "" if gap is None else f"{gap:.1f} s",
+            row.get("audit", ""),
+            "; ".join([*seen, *row.get("reasons", [])]),
+        )
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def write_index(directory: str, rows: Sequence[dict[str, Any]]) -> None:
-    """The page that leads to every report, and the same as JSON."""
+    """The page that leads to every report, and the same as JSON and as a table."""
     os.makedirs(directory, exist_ok=True)
     with open(os.path.join(directory, "index.json"), "w", encoding="utf-8") as file:
         json.dump(rows, file, indent=1)
+    with open(os.path.join(directory, "table.md"), "w", encoding="utf-8") as file:
+        file.write(as_table(rows))
     if any(os.path.exists(os.path.join(directory, row["cell"], "result.json")) for row in rows):
         reports.write_index(directory)
 

@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from kraftpy.broker.groups.classic_group import ClassicGroup
 from kraftpy.broker.groups.classic_states import State
+from kraftpy.broker.groups.consumer_group import ConsumerGroup
 from kraftpy.broker.groups.coordinator import GroupCoordinator, store_error
 from kraftpy.broker.groups.member_apis import group_error
 from kraftpy.wire.apis import NO_THROTTLE, Request
@@ -35,6 +36,12 @@ async def list_groups(coordinator: GroupCoordinator, request: Request, _: str) -
             if (not states or group.state.value.lower() in states)
             and (not kinds or group.kind in kinds)
         ]
+        groups += [
+            _listed_consumers(group)
+            for group in led.shard.consumers
+            if (not states or group.state.state_name().lower() in states)
+            and (not kinds or group.kind in kinds)
+        ]
     return request.response({"throttle_time": NO_THROTTLE, "error_code": error, "groups": groups})
 
 
@@ -43,6 +50,15 @@ def _listed(group: ClassicGroup) -> dict[str, Any]:
         "group_id": group.group_id,
         "protocol_type": group.protocol_type or "",
         "group_state": group.state.value,
+        "group_type": group.kind,
+    }
+
+
+def _listed_consumers(group: ConsumerGroup) -> dict[str, Any]:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type,
+        "group_state": group.state.state_name(),
         "group_type": group.kind,
     }
 
@@ -66,7 +82,8 @@ def _described(coordinator: GroupCoordinator, group_id: str, version: int) -> di
     if group is None:
         if version < _FIRST_WITH_NOT_FOUND:
             return _without_members(group_id, ErrorCode.none, _DEAD)
-        why = f"Group {group_id} not found."
+        is_other = led.shard.consumers.find(group_id) is not None
+        why = f"Group {group_id} {'is not a classic group' if is_other else 'not found'}."
         return _without_members(group_id, ErrorCode.group_id_not_found, _DEAD, why)
     is_stable = group.state is State.STABLE
     return {
@@ -121,8 +138,8 @@ async def _delete(coordinator: GroupCoordinator, group_id: str) -> ErrorCode:
     records = led.shard.delete_group(group_id, coordinator.clock.now_ms())
     if isinstance(records, ErrorCode):
         return records
-    assert group is not None
-    coordinator.carry_out(led, group)
+    if group is not None:
+        coordinator.carry_out(led, group)
     error = store_error(await coordinator.append(led, records))
     if error is not ErrorCode.none:
         led.shard.revive(group_id, coordinator.clock.now_ms())

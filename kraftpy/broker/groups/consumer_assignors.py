@@ -66,7 +66,7 @@ def by_uniform(readers: Readers, topics: Topics) -> dict[str, Partitions]:
         for name, (topic_id, count) in sorted(topics.items())
         for index in range(count)
     }
-    if len({reader.topics & topics.keys() for reader in readers.values()}) == 1:
+    if len({reader.topics.intersection(topics) for reader in readers.values()}) == 1:
         return _equal_readers(readers, everything)
     return _different_readers(readers, everything)
 

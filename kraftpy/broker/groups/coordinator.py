@@ -106,6 +106,28 @@ class GroupCoordinator:
         """All that are led here, loaded or not."""
         return (each for _, each in sorted(self._led.items()) if each.log.is_led)
 
+    # -- from one protocol to the other -------------------------------------------------------
+
+    def make_consumers(self, led: LedShard, group_id: str) -> ConsumerGroup | None:
+        """The group, for a member of the new protocol; None if the classic one is using it."""
+        classic = led.shard.find(group_id)
+        group = led.shard.make_consumers(group_id, self.clock.now_ms())
+        if classic is not None:
+            self.carry_out(led, classic)
+        # Before the records of the group: whoever loads them finds one of the two.
+        self._append_if_any(led, led.shard.end_classic(group_id) if group is not None else ())
+        return group
+
+    def end_consumers(self, led: LedShard, group_id: str) -> bool:
+        """Leave the group to the classic protocol; False if the new one is using it."""
+        records = led.shard.end_consumers(group_id)
+        self._append_if_any(led, records or ())
+        return records is not None
+
+    def _append_if_any(self, led: LedShard, records: Sequence[LogRecord]) -> None:
+        if records:
+            led.log.append(records, partial(_cleaned, led.index, len(records)))
+
     # -- metadata -----------------------------------------------------------------------------
 
     def apply(self, before: ClusterImage, after: ClusterImage, changes: Changes) -> None:

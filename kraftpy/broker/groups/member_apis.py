@@ -66,6 +66,8 @@ async def _join(coordinator: GroupCoordinator, request: Request, address: str) -
     error = _join_problem(coordinator, asked)
     if error is None and asked.member_id and led.shard.find(group_id) is None:
         error = ErrorCode.unknown_member_id
+    if error is None and not coordinator.end_consumers(led, group_id):
+        error = ErrorCode.inconsistent_group_protocol
     if error is not None:
         return JoinAnswer(error, asked.member_id)
     now_ms = coordinator.clock.now_ms()

@@ -62,7 +62,7 @@ async def offset_commit(coordinator: GroupCoordinator, request: Request, _: str)
     topics = [_topic(coordinator, each, each.partitions, must_be=True) for each in message.topics]
     error = ErrorCode.none
     kept: list[tuple[OffsetKey, OffsetRecord]] = []
-    led = _committing(coordinator, message)
+    led = _committing(coordinator, request)
     if isinstance(led, ErrorCode):
         error = led
     else:
@@ -86,12 +86,17 @@ async def offset_commit(coordinator: GroupCoordinator, request: Request, _: str)
     return request.response({"throttle_time": NO_THROTTLE, "topics": answer})
 
 
-def _committing(coordinator: GroupCoordinator, message: Any) -> LedShard | ErrorCode:
+def _committing(coordinator: GroupCoordinator, request: Request) -> LedShard | ErrorCode:
     """The shard that takes the offsets, or why it does not."""
+    message = request.message
     group_id, generation = message.group_id, message.generation_id_or_member_epoch
     led = group_error(coordinator, group_id)
     if isinstance(led, ErrorCode):
         return led
+    consumers = led.shard.consumers.find(group_id)
+    if consumers is not None:
+        version = request.header.api_version
+        return consumers.check_commit(message.member_id, generation, version) or led
     group = led.shard.find(group_id)
     if group is None:
         if generation >= 0:
@@ -170,6 +175,8 @@ def _fetch_group(coordinator: GroupCoordinator, asked: Any, version: int) -> dic
     led = group_error(coordinator, asked.group_id)
     if not isinstance(led, ErrorCode) and not coordinator.is_current():
         led = ErrorCode.coordinator_load_in_progress  # It may have been stopped: see the config.
+    if not isinstance(led, ErrorCode):
+        led = _fetch_error(led, asked) or led
     if isinstance(led, ErrorCode):
         topics = [] if version >= _FIRST_WITH_TOP_LEVEL_ERROR else _refused(asked.topics, led)
         return {"group_id": asked.group_id, "topics": topics, "error_code": led}
@@ -192,6 +199,15 @@ def _fetch_group(coordinator: GroupCoordinator, asked: Any, version: int) -> dic
             for topic in found
         ]
     return {"group_id": asked.group_id, "topics": topics, "error_code": ErrorCode.none}
+
+
+def _fetch_error(led: LedShard, asked: Any) -> ErrorCode | None:
+    """Why a member of the new protocol is refused: it must not begin where another one was."""
+    consumers = led.shard.consumers.find(asked.group_id)
+    if consumers is None:
+        return None
+    member_id = getattr(asked, "member_id", None)
+    return consumers.check_fetch(member_id, getattr(asked, "member_epoch", -1))
 
 
 def _refused(topics: Any, error: ErrorCode) -> list[dict[str, Any]]:

@@ -125,6 +125,12 @@ class GroupShard:
             del self.groups[group_id]
         return self.consumers.find_or_make(group_id)
 
+    def forget_consumers_if_unused(self, group: ConsumerGroup, now_ms: int) -> None:
+        """A group that nobody could join was never there, or is what it was before."""
+        if group.is_unused and not group.state.epoch:
+            self.consumers.drop(group.group_id)
+            self.revive(group.group_id, now_ms)
+
     def end_classic(self, group_id: str) -> list[LogRecord]:
         """The record that removes what is stored of a group that the new protocol has now."""
         return [LogRecord(group_key(group_id), None)] if group_id in self.stored else []

@@ -43,6 +43,7 @@ class Asked:
     run: str
     engine: str = LOCAL
     with_data: bool = False
+    history: str | None = None
     rules: frozenset[str] | None = None
     state: str | None = None
     master: str | None = None
@@ -65,9 +66,9 @@ def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
     result.problems += _lost(result)
     ends = [(node.node, node.end_offset) for node in result.nodes]
     _add(result, check_notes(notes, ends), asked)
-    if asked.with_data and result.records:
+    if (asked.with_data or asked.history is not None) and result.records:
         asked.progress("data", 0, 0)
-        data = check_data(files, places)
+        data = check_data(files, places, asked.history)
         result.problems += data.problems
         _add(result, data.recorded, asked)
     result.sort()
@@ -81,7 +82,8 @@ def _lost(result: AuditResult) -> list[str]:
         f"offsets {each.offset} to {each.end_offset} are lost: {each.reason}"
         for each in lost[:_LOST_SHOWN_MAX]
     ]
-    return [*lines, f"and {len(lost) - len(lines)} more ranges"] if len(lost) > len(lines) else lines
+    left = len(lost) - len(lines)
+    return [*lines, f"and {left} more ranges are lost"] if left else lines
 
 
 def _engine(asked: Asked) -> Callable[[list[str], Options], AuditResult]:

@@ -57,6 +57,9 @@ def audit() -> None:
 @click.option("--state", metavar="DIR", help="Keep what was read; read only what is new next time.")
 @click.option("--rule", "rules", metavar="A12", multiple=True, help="Only this rule; repeatable.")
 @click.option("--data", "with_data", is_flag=True, help="Also brokers' partitions of data.")
+@click.option(
+    "--history", metavar="FILE", help="What producers were told, as the harness writes it."
+)
 @click.option("--master", metavar="URL", help="Spark's master; default local[*].")
 @click.option("--conf", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's.")
 def run(
@@ -67,6 +70,7 @@ def run(
     state: str | None,
     rules: tuple[str, ...],
     with_data: bool,
+    history: str | None,
     master: str | None,
     conf: tuple[str, ...],
 ) -> int:
@@ -85,6 +89,7 @@ def run(
                 run=_run_name(),
                 engine=engine,
                 with_data=with_data,
+                history=history,
                 rules=wanted,
                 state=state,
                 master=master,

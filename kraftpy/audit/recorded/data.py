@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kraftpy.audit.recorded.history import ack_rows, read_acks
 from kraftpy.audit.recorded.notes import Recorded
 from kraftpy.audit.recorded.places import METADATA_LOG, Place
 from kraftpy.audit.recorded.reading import LogEntries
@@ -93,8 +94,9 @@ class DataAudit:
     problems: list[str]
 
 
-def check_data(files: FileLayer, places: Sequence[Place]) -> DataAudit:
-    """A55, A56, A58 and A60 over every broker's directory among the places."""
+def check_data(files: FileLayer, places: Sequence[Place], history: str | None = None) -> DataAudit:
+    """A55, A56, A58 and A60 over every broker's directory among the places; A54 and A57 too, with
+    a history of what producers were told."""
     facts = read_facts(files, places)
     rows = DataRows()
     for place in places:
@@ -108,10 +110,33 @@ def check_data(files: FileLayer, places: Sequence[Place]) -> DataAudit:
     out.look(56, len(rows.epochs), data_logs.epochs_are_of_leaders(rows.epochs, plain, known))
     idempotent = sum(row.producer_id >= 0 for row in plain)
     out.look(58, idempotent, data_logs.sequences_are_dense(plain, facts.blocks or None))
+    if history is not None:
+        _check_acks(files, history, facts, rows, out)
     commits = list(_commits(facts, rows))
     out.look(60, len(commits), data_logs.commits_are_of_what_is_there(commits, rows.logs))
     _name_topics(out, facts)
     return DataAudit(out, rows.problems)
+
+
+def _check_acks(
+    files: FileLayer, history: str, facts: MetadataFacts, rows: DataRows, out: Recorded
+) -> None:
+    """Only of replicas that are at hand, and of partitions whose records are all there still."""
+    ids = {
+        name: found
+        for name in facts.view.topic_ids.changed
+        if (found := facts.view.topic_ids.get(name)) is not None
+    }
+    acks = list(ack_rows(read_acks(files, history), ids))
+    here = {(log.topic_id, log.partition, log.node): log.start_offset for log in rows.logs}
+    isrs = {}
+    for key in {(log.topic_id, log.partition) for log in rows.logs} - rows.compacted:
+        state = facts.view.partition(key)
+        members = () if state is None else {*state.isr, *state.elr}
+        isrs[key] = [node for node in sorted(members) if here.get((*key, node)) == 0]
+    out.look(54, len(acks), data_logs.acked_records_are_in_sync(acks, rows.batches, isrs))
+    told = [ack for ack in acks if ack.epoch >= 0]
+    out.look(57, len(told), data_logs.acks_are_by_the_leader(told, facts.epochs))
 
 
 def read_facts(files: FileLayer, places: Sequence[Place]) -> MetadataFacts:

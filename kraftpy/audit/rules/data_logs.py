@@ -4,6 +4,7 @@ Rows are of replicas whose brokers have been quiet long enough to catch up, or a
 replica that lags is not wrong, so only what lies below a high watermark is compared.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
@@ -22,6 +23,7 @@ from kraftpy.audit.rules.rows import (
 from kraftpy.audit.rules.rule import PartitionKey, Violation
 
 Isrs: TypeAlias = Mapping[PartitionKey, Iterable[int]]
+_LAST = (1 << 63) - 1
 _SEQUENCES = 1 << 31  # Where a producer's sequence begins at 0 again.
 
 
@@ -52,14 +54,18 @@ def acked_records_are_in_sync(
 ) -> Broken:
     """A54: every record that was acknowledged with acks=all lies on every running member of the
     ISR and the ELR, at its offset. `isrs` has them, for partitions whose brokers are at rest."""
-    held: dict[tuple[PartitionKey, int], list[DataBatchRow]] = defaultdict(list)
+    held: dict[tuple[PartitionKey, int], list[tuple[int, int]]] = defaultdict(list)
     for row in batches:
-        held[(row.topic_id, row.partition), row.node].append(row)
+        place = (row.topic_id, row.partition), row.node
+        held[place].append((row.base_offset, row.end_offset))
+    for spans in held.values():
+        spans.sort()
     for ack in acks:
         key = ack.topic_id, ack.partition
         for node in isrs.get(key, ()):
-            found = held.get((key, node), ())
-            if not any(row.base_offset <= ack.offset < row.end_offset for row in found):
+            spans = held.get((key, node), [])
+            at = bisect_right(spans, (ack.offset, _LAST)) - 1
+            if at < 0 or ack.offset >= spans[at][1]:
                 due = f"the acknowledged record of offset {ack.offset}"
                 yield _violation(54, key, node, ack.offset, ack.epoch, due, "nothing there")
 

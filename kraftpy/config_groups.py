@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kraftpy.config_kinds import INT32_MAX, INT64_MAX, list_of, whole_number
+from kraftpy.config_kinds import INT32_MAX, INT64_MAX, one_of_exactly, whole_number
 from kraftpy.config_rows import setting
 
 _INT16_MAX = 2**15 - 1
@@ -104,10 +104,10 @@ class GroupSettings:
         INT32_MAX,
         "group.protocol=consumer: the most members of a group.",
     )
-    group_consumer_assignors: tuple[str, ...] = setting(
+    group_consumer_assignors: str = setting(
         "group.consumer.assignors",
-        list_of("uniform", "range"),
-        ("uniform", "range"),
+        one_of_exactly("uniform,range", "range,uniform", "uniform", "range"),
+        "uniform,range",
         "group.protocol=consumer: the assignors that members may ask for; the first one is taken "
         "if they do not.",
     )

@@ -47,7 +47,7 @@ class GroupConfig:
             consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
             consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
             consumer_size_max=settings.group_consumer_max_size,
-            consumer_assignors=settings.group_consumer_assignors,
+            consumer_assignors=tuple(settings.group_consumer_assignors.split(",")),
         )
 
 

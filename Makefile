@@ -145,6 +145,10 @@ bench-quorum: $(EVERYTHING) ## Measure the quorum against etcd, ZooKeeper and th
 bench-controller: $(EVERYTHING) ## Measure the active controller: creation, fencing, failover
 	@$(BIN)/python -m bench.controller $(ARGS)
 
+.PHONY: bench-start
+bench-start: $(EVERYTHING) ## Measure starts to the first acknowledged message, beside Apache Kafka
+	@$(BIN)/python -m bench.start $(ARGS)
+
 .PHONY: bench-broker
 bench-broker: $(EVERYTHING) ## Measure the broker against librdkafka's mock and Apache Kafka (ARGS=--quick)
 	@$(BIN)/python -m bench.broker $(ARGS)

@@ -44,6 +44,7 @@ def until(condition: Callable[[], bool], why: str) -> None:
 def build_image(directory: Path) -> Path:
     """Carry the build stage out in a directory; the kraftpy that it leaves."""
     source = directory / "src"
+    places = {"/opt/kraftpy": f"{directory}/opt", "/tmp/": f"{directory}/"}
     for what, rest in checks.instructions((ROOT / "deploy/Dockerfile").read_text()):
         if what == "COPY" and not rest.startswith("--from"):
             *names, target = rest.split()
@@ -52,9 +53,7 @@ def build_image(directory: Path) -> Path:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 subprocess.run(["cp", "-r", str(ROOT / name), str(place)], check=True)
         elif what == "RUN" and "/opt/kraftpy" in rest:
-            moved = rest.replace("/opt/kraftpy", f"{directory}/opt").replace(
-                "/tmp/", f"{directory}/"
-            )
+            moved = re.sub("/opt/kraftpy|/tmp/", lambda m: places[m[0]], rest)
             moved = re.sub(r"^python ", f"{sys.executable} ", moved)
             done = subprocess.run(
                 moved, shell=True, cwd=source, capture_output=True, text=True, check=False

@@ -8,8 +8,7 @@
     /events    server-sent events: what the dashboard lives on
     /          the dashboard
 
-Imported late and in a thread (kraftpy/admin/start.py): aiohttp takes longer to load than a node
-takes to start.
+Imported when somebody connects, and in a thread (kraftpy/admin/start.py).
 """
 
 import asyncio

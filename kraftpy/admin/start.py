@@ -2,7 +2,8 @@
 
 The port is bound at once: whoever asked for an address that is taken hears of it. Nobody asked for
 the usual one; if it is taken, as on a machine with several nodes, any other will do. The server
-itself is loaded in a thread and begins when it is there. The node goes on if that fails.
+itself is loaded when somebody connects for the first time, in a thread: aiohttp takes as long to
+load as a node to start, and much of its memory. The node goes on if that fails.
 """
 
 import asyncio
@@ -76,6 +77,7 @@ async def _serve(
     source: NodeSource, sockets: list[socket.socket], files: FileLayer, clock: Clock
 ) -> None:
     loop = asyncio.get_running_loop()
+    await _somebody(sockets)
     # By name: an import statement would load aiohttp with this module, before the node serves.
     module: Any = await loop.run_in_executor(None, importlib.import_module, "kraftpy.admin.server")
     server = module.AdminServer(source, files, clock)
@@ -84,6 +86,19 @@ async def _serve(
         await loop.create_future()
     finally:
         await server.close()
+
+
+async def _somebody(sockets: list[socket.socket]) -> None:
+    """Wait for the first connection; it stays in the backlog."""
+    loop = asyncio.get_running_loop()
+    came = asyncio.Event()
+    for sock in sockets:
+        loop.add_reader(sock.fileno(), came.set)
+    try:
+        await came.wait()
+    finally:
+        for sock in sockets:
+            loop.remove_reader(sock.fileno())
 
 
 def _tell(task: "asyncio.Task[None]") -> None:

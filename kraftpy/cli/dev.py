@@ -17,6 +17,8 @@ from contextlib import contextmanager
 import click
 
 from kraftpy import __version__
+from kraftpy.admin.broker_source import BrokerSource
+from kraftpy.admin.start import address_of, bind, serving
 from kraftpy.broker.node import BrokerNodeRunning
 from kraftpy.cli.settings import settings_options_and
 from kraftpy.cli.signals import first, watch_stop_signals
@@ -63,10 +65,15 @@ async def serve(settings: Settings) -> None:
     """Open what there is, say so, and wait for a signal."""
     stopped = watch_stop_signals()
     with data_directory(settings) as placed:
-        running = single_running(placed, OsFiles(), SystemClock(), random.Random())
-        async with running as (controller, broker):
+        files, clock = OsFiles(), SystemClock()
+        sockets = bind(settings.admin_listeners)
+        async with (
+            single_running(placed, files, clock, random.Random()) as (controller, broker),
+            serving(BrokerSource(broker), sockets, files, clock),
+        ):
             config = controller.config
-            click.echo(describe(controller, broker, temporary=not settings.data_dir))
+            admin = address_of(sockets)
+            click.echo(describe(controller, broker, admin, temporary=not settings.data_dir))
             log.info("dev_started", data_dir=config.data_dir, metadata_dir=config.metadata_dir)
             received = await first(stopped.get(), controller.failed(), broker.failed())
     log.info("dev_stopped", signal=getattr(received, "name", None))
@@ -89,7 +96,9 @@ def absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def describe(controller: QuorumNode, broker: BrokerNodeRunning, *, temporary: bool) -> str:
+def describe(
+    controller: QuorumNode, broker: BrokerNodeRunning, admin: str | None, *, temporary: bool
+) -> str:
     """What a person who has just started it wants to know."""
     note = " (temporary, removed on exit)" if temporary else ""
     config = controller.config
@@ -102,6 +111,7 @@ def describe(controller: QuorumNode, broker: BrokerNodeRunning, *, temporary: bo
             f"  controller      {config.node_id} at {place}",
             f"  broker          {broker.config.broker_id} at "
             f"{broker.config.listen.host}:{broker.port}",
+            *([f"  dashboard       {admin}"] if admin else []),
             f"Point Kafka clients at {broker.config.listen.host}:{broker.port}",
             f"Ask the quorum with: kraftpy quorum status --bootstrap-controller {place}",
             f"Look inside with: kraftpy log show {config.metadata_dir}",

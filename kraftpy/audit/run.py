@@ -17,6 +17,7 @@ from kraftpy.audit.recorded.data import check_data
 from kraftpy.audit.recorded.evidence import NotedEvidence
 from kraftpy.audit.recorded.notes import NodeNotes, Recorded, check_notes, read_node_notes
 from kraftpy.audit.recorded.places import Place, find_places
+from kraftpy.audit.recorded.reading import log_format
 from kraftpy.audit.report.chronicle import (
     CHRONICLE_BYTES_MAX,
     PARTITIONS_MAX,
@@ -64,6 +65,10 @@ def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
     )
     result = _engine(asked)(list(asked.paths), options)
     result.problems += _lost(result)
+    result.nodes = [
+        node if node.format else node._replace(format=log_format(files, node.path))
+        for node in result.nodes
+    ]
     ends = [(node.node, node.end_offset) for node in result.nodes]
     _add(result, check_notes(notes, ends), asked)
     if (asked.with_data or asked.history is not None) and result.records:

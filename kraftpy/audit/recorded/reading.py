@@ -8,7 +8,7 @@ are passed over. Nothing here judges: that is for the engines.
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from kraftpy.audit.kafka.decoding import UnknownRecord, decode_value
+from kraftpy.audit.kafka.decoding import UnknownRecord, decode_value, is_kafka_value
 from kraftpy.errors import InvalidBatch, RecordDecodeError, StorageError
 from kraftpy.metadata_log.batches import control_records
 from kraftpy.metadata_log.control_records import ControlRecord
@@ -64,6 +64,18 @@ class LogEntries:
                     yield entry._replace(offset=offset, epoch=snapshot.epoch, is_past=True)
             return snapshot.end_offset
         return start_offset
+
+
+def log_format(files: FileLayer, directory: str) -> str:
+    """Who wrote a log, by the first record that is there: "kafka", "kraftpy", or "" if none is."""
+    try:
+        for found in LogReader(files, directory).batches():
+            if not found.header.is_control:
+                for record in iter_records(found.data):
+                    return "kafka" if is_kafka_value(record.value or b"") else "kraftpy"
+    except (StorageError, InvalidBatch, OSError):
+        return ""
+    return ""
 
 
 def _entries(header: BatchHeader, data: memoryview) -> Iterator[Entry]:

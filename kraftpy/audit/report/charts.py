@@ -15,6 +15,7 @@ RIGHT: Final = 12
 AXIS_HEIGHT: Final = 24
 SERIES: Final = 8  # Colours that there are; after that they begin again.
 _TICKS: Final = 7
+_TICK_WIDTH: Final = 60
 _STEPS_MS: Final = tuple(
     seconds * 1000
     for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200)
@@ -89,8 +90,10 @@ def axis(scale: TimeScale, top: float, bottom: float) -> list[str]:
     for tick in scale.ticks():
         x = scale.x(tick)
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"/>')
+        near_end = x > WIDTH - RIGHT - _TICK_WIDTH / 2
+        x, anchor = (WIDTH - RIGHT, "end") if near_end else (x, "middle")
         parts.append(
-            f'<text class="tick" x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">'
+            f'<text class="tick" x="{x:.1f}" y="{bottom + 16}" text-anchor="{anchor}">'
             f"{clock_time(tick)}</text>"
         )
     return parts

@@ -108,11 +108,13 @@ def every_rule(result: AuditResult) -> str:
     for number, rule in RULES.items():
         code = rule.code
         seen, count = result.looked_at.get(code, 0), result.counts.get(code, 0)
-        looked = f"{seen:,}" if seen else f'<span class="soft">nothing: {escape(rule.needs)}</span>'
+        looked = f'<td class="n">{seen:,}</td>'
+        if not seen:
+            looked = f'<td class="soft">nothing; needs {escape(rule.needs)}</td>'
         rows.append(
             f'<tr class="{"hit" if count else ""}"><td>{code}</td>'
             f"<td>{escape(rule.sentence)}</td><td>{rule.severity.name.lower()}</td>"
-            f'<td class="n">{looked}</td><td class="n">{count or ""}</td></tr>'
+            f'{looked}<td class="n">{count or ""}</td></tr>'
         )
         assert number == rule.number
     head = (

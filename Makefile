@@ -141,6 +141,14 @@ bench-image: $(EVERYTHING) ## Measure replay and loading of metadata images
 bench-quorum: $(EVERYTHING) ## Measure the quorum against etcd, ZooKeeper and the bare disk
 	@$(BIN)/python -m bench.quorum $(ARGS)
 
+.PHONY: bench-audit
+bench-audit: $(EVERYTHING) ## Measure audits: local, Spark, plain Python (ARGS=--records=100000000)
+	@$(BIN)/python -m bench.audit $(ARGS)
+
+.PHONY: audit-proof
+audit-proof: $(EVERYTHING) ## For every rule a fault among a million good records: found, and no more
+	@$(BIN)/python -m tests.audit_proof $(ARGS)
+
 .PHONY: bench-controller
 bench-controller: $(EVERYTHING) ## Measure the active controller: creation, fencing, failover
 	@$(BIN)/python -m bench.controller $(ARGS)

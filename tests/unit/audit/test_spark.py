@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from kraftpy.metadata_log import EMPTY, replay_batch
 from kraftpy.metadata_log import records as r
 from kraftpy.metadata_log.snapshot_file import write_snapshot
 from kraftpy.storage.file_layer import OsFiles
-from kraftpy.types import BrokerId
+from kraftpy.types import BrokerId, Offset
 from tests.unit.audit import cluster_logs, partition_logs, placement_logs
 from tests.unit.audit.cases import BREAKING
 from tests.unit.audit.log_files import batch, batches_of, leader, write_segment
@@ -86,13 +87,7 @@ def three_nodes(directory: Path) -> None:
     files, place = OsFiles(), str(directory / "node-1" / "__cluster_metadata-0")
     write_snapshot(files, place, image)
     place = str(directory / "node-2" / "__cluster_metadata-0")
-    write_snapshot(files, place, _at(other, offset))
-
-
-def _at(image: object, offset: int) -> object:
-    from dataclasses import replace
-
-    return replace(image, end_offset=offset)  # type: ignore[type-var]
+    write_snapshot(files, place, replace(other, end_offset=Offset(offset)))
 
 
 def lost_range(directory: Path) -> None:

@@ -132,7 +132,8 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     Recipe(
         "idempotence_state_lost",
         "what producers sent is known after a restart",
-        f"--workload log --nemesis kill-all --time 40 {_FAST} -o retry_s=20",
+        # Slowly: a send must be repeated over a restart and then find a leader.
+        "--workload log --nemesis kill-all --time 60 --interval 12 --settle 8 -o retry_s=25",
     ),
     Recipe(
         "commit_before_written",

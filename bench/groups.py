@@ -19,12 +19,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 import click
+from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
 from bench.apache_kafka import ApacheKafka, available
-from bench.broker_systems import Kraftpy, System, cpu_s, running, topic_on
+from bench.broker_systems import Kraftpy, System, cpu_s, running
 from bench.group_clients import (
+    PATIENCE_S,
     Rebalance,
     close_all,
     commit,
@@ -33,6 +35,7 @@ from bench.group_clients import (
     until_coordinated,
 )
 
+TOPIC = "offsets"
 SIZES = (1, 100, 1000)
 COMMITTERS = 20
 PER_REQUEST = 20
@@ -173,10 +176,18 @@ def _load(name: str, system: System, topic: str, count: int) -> list[Row]:
 
 
 def _measured(name: str, system: System, *, quick: bool) -> Iterator[Row]:
-    with running(system), topic_on(system, "offsets", 1) as topic:
+    with running(system):
+        _create_topic(system)
         yield from asyncio.run(_rebalances(name, system, SIZES[:2] if quick else SIZES))
-        yield asyncio.run(_commits(name, system, topic, 1.0 if quick else COMMIT_S))
-        yield from _load(name, system, topic, LOADED // 10 if quick else LOADED)
+        yield asyncio.run(_commits(name, system, TOPIC, 1.0 if quick else COMMIT_S))
+        yield from _load(name, system, TOPIC, LOADED // 10 if quick else LOADED)
+
+
+def _create_topic(system: System) -> None:
+    """One to commit offsets of: that it has fewer partitions does not matter to a coordinator."""
+    admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": "2"})
+    for future in admin.create_topics([NewTopic(TOPIC, num_partitions=1)]).values():
+        future.result(PATIENCE_S)
 
 
 @click.command()

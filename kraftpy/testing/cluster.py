@@ -43,6 +43,7 @@ _TAKEN: Final = os.strerror(errno.EADDRINUSE)
 _DEFAULTS: Final = {
     "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
 }
 # One replica each in a cluster of one, and so on: what Kafka's defaults want needs three brokers.
 _REPLICATED: Final = (

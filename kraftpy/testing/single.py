@@ -105,8 +105,15 @@ def _broker_config(settings: Settings, controller: str) -> BrokerConfig:
             metadata_log_dir="",
             controller_quorum_bootstrap_servers=controller,
             offsets_topic_replication_factor=1,  # There is nobody to replicate to.
+            group_initial_rebalance_delay_ms=_rebalance_delay_ms(settings),
         )
     )
+
+
+def _rebalance_delay_ms(settings: Settings) -> int:
+    """Whoever starts a consumer on a machine of their own does not want to wait for others."""
+    value = settings.group_initial_rebalance_delay_ms
+    return 0 if value == Settings().group_initial_rebalance_delay_ms else value
 
 
 def make_directory(path: str, key: str) -> None:

@@ -90,7 +90,12 @@ def asked_the_time(text: str) -> Iterator[str]:
                 yield f"line {node.lineno}: imports time"
             case ast.ImportFrom(module="time"):
                 yield f"line {node.lineno}: imports from time"
-            case ast.Attribute(attr="now" | "utcnow" | "today"):
+            case (
+                ast.Call(func=ast.Attribute(attr="now" | "utcnow" | "today"))
+                | ast.Attribute(
+                    value=ast.Name(id="datetime" | "date"), attr="now" | "utcnow" | "today"
+                )
+            ):
                 yield f"line {node.lineno}: asks for the date"
 
 

@@ -65,7 +65,12 @@ RULES: dict[str, tuple[Check, list[str], list[str]]] = {
     "asked_the_time": (
         checks.asked_the_time,
         PRODUCT,
-        ["import os, time", "from time import monotonic", "x = datetime.now(UTC)"],
+        [
+            "import os, time",
+            "from time import monotonic",
+            "x = datetime.now(UTC)",
+            "f = datetime.now",
+        ],
     ),
     "files_past_the_layer": (
         checks.files_past_the_layer,

@@ -101,7 +101,7 @@ async def _photograph(cluster: ClusterProcesses, path: Path) -> None:
     load = Load(cluster.bootstrap)
     found = re.search(r"dashboard +(http://\S+)", _output(cluster, 1))
     assert found is not None
-    async with browser.page(1280, 1000) as page:
+    async with browser.page(1280, 1340) as page:
         await page.open(found[1])
         await page.until("document.querySelectorAll('.tile').length > 3")
         for second in range(12):  # So that the lines over time have something to show.

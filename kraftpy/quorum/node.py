@@ -11,11 +11,12 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from kraftpy.clock import Clock
 from kraftpy.errors import FatalFault
 from kraftpy.logs import get_logger
-from kraftpy.metadata_log.image import ClusterImage
+from kraftpy.metadata_log.image import Changes, ClusterImage
 from kraftpy.metadata_log.metadata_log import MetadataLog
 from kraftpy.metadata_log.snapshot_file import SnapshotId
 from kraftpy.metadata_log.snapshotter import Snapshotter
@@ -27,7 +28,7 @@ from kraftpy.quorum.consensus import CommittedBatch, Consensus, Listener
 from kraftpy.quorum.control.api_table import CONTROL_APIS
 from kraftpy.quorum.controller_loop import ControllerLoop
 from kraftpy.quorum.identity import KnownVoters
-from kraftpy.quorum.image_keeper import ImageKeeper
+from kraftpy.quorum.image_keeper import ImageKeeper, Replayed
 from kraftpy.quorum.log_view import LogView
 from kraftpy.quorum.node_config import NodeConfig
 from kraftpy.quorum.raft.driver import RaftDriver
@@ -219,6 +220,23 @@ def take_notes(
     return notes
 
 
+class Watch(Listener, Protocol):
+    """Who also wants every image, in the thread that made it."""
+
+    def replayed(self, image: ClusterImage) -> None: ...
+
+
+def _told_to(notes: Replayed, watch: Watch | None) -> Replayed:
+    if watch is None:
+        return notes
+
+    def both(before: ClusterImage, after: ClusterImage, changes: Changes | None) -> None:
+        notes(before, after, changes)
+        watch.replayed(after)
+
+    return both
+
+
 @asynccontextmanager
 async def running(
     config: NodeConfig,
@@ -226,6 +244,7 @@ async def running(
     clock: Clock,
     rng: random.Random,
     more_apis: Callable[[Consensus], Mapping[int, Api]] | None = None,
+    watch: Watch | None = None,
 ) -> AsyncIterator[QuorumNode]:
     """A controller, from the lock on its directory to the end of its last thread.
 
@@ -237,11 +256,10 @@ async def running(
         driver, world = make_driver(config, identity, files, clock, rng)
         events = NodeEvents(config.node_id, loop)
         notes = take_notes(config, files, clock, driver)
-        keeper = ImageKeeper(
-            files, config.metadata_dir, driver, clock, events.failed, notes.replayed
-        )
+        replayed = _told_to(notes.replayed, watch)
+        keeper = ImageKeeper(files, config.metadata_dir, driver, clock, events.failed, replayed)
         view = LogView(driver.engine, files)
-        listeners: list[Listener] = [view, keeper, events, notes]
+        listeners: list[Listener] = [view, keeper, events, notes, *([watch] if watch else [])]
         controller: ControllerLoop | None = None
         if more_apis is None:
             controller = make_controller(config, identity, driver, keeper, view, events, clock, rng)

@@ -6,10 +6,10 @@ what LogAudit finds in the whole log, but for rules that count the partitions of
 which are heard only about topics of which nothing was left out.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from kraftpy.audit.rules.context import Step
+from kraftpy.audit.rules.context import History, Step
 from kraftpy.audit.rules.engine import LogAudit
 from kraftpy.audit.rules.rule import (
     KAFKA_DEFAULTS,
@@ -42,10 +42,11 @@ class Judge(LogAudit):
         self,
         *,
         defaults: Defaults = KAFKA_DEFAULTS,
+        history: History | None = None,
         whole_topics: Collection[TopicId] | None = None,
     ) -> None:
         """`whole_topics`: those of which nothing was left out; None if that is all of them."""
-        super().__init__(defaults=defaults)
+        super().__init__(defaults=defaults, history=history)
         self._whole = whole_topics
         self._held: dict[BrokerId, set[PartitionKey]] = {}
         self._without_leader: set[PartitionKey] = set()
@@ -96,6 +97,14 @@ class Judge(LogAudit):
             for each in found
             if each.rule.number not in COUNTING or each.topic_id in self._whole
         ]
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._saved is not None
+
+    def partitions(self) -> Iterator[tuple[PartitionKey, Partition]]:
+        """All that it knows of, in order."""
+        yield from sorted(self._all(), key=lambda each: each[0])
 
     # -- the index ----------------------------------------------------------------------------
 

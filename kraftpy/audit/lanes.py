@@ -6,18 +6,22 @@ holds: a snapshot is compared after every batch before its end and before any ot
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kraftpy.audit.judge import Judge, OffsetRecord
 from kraftpy.audit.kafka.decoding import UnknownRecord, decode_value
+from kraftpy.audit.rules.context import History
 from kraftpy.audit.rules.entities import Entities
-from kraftpy.audit.rules.rule import NO_EVIDENCE, Defaults, Evidence, Violation
+from kraftpy.audit.rules.rule import NO_EVIDENCE, Defaults, Evidence, PartitionKey, Violation
+from kraftpy.audit.rules.view import View
 from kraftpy.audit.snapshots import SnapshotAt, compare_entities
 from kraftpy.audit.source.pieces import Plan
 from kraftpy.audit.violations import Unchecked
 from kraftpy.errors import InvalidBatch, RecordDecodeError
 from kraftpy.metadata_log import records as r
+from kraftpy.metadata_log.image import Partition
 from kraftpy.storage.record_batch import BatchHeader, iter_records
 from kraftpy.types import TopicId
 
@@ -61,6 +65,8 @@ class Task:
     defaults: Defaults
     evidence: Mapping[int, Evidence] = field(default_factory=dict)
     snapshots: Sequence[SnapshotAt] = ()
+    history: History | None = None  # Of what came before the snapshot that it begins with.
+    on_end: Callable[["Ended"], None] | None = None  # For whoever wants to go on from there.
 
     @property
     def start_offset(self) -> int:
@@ -71,6 +77,49 @@ class Task:
         """Where snapshots end that the replay reaches."""
         first, last = self.start_offset, self.plan.end_offset
         return sorted({s.end_offset for s in self.snapshots if first < s.end_offset <= last})
+
+
+@dataclass(slots=True, kw_only=True)
+class Ended:
+    """The cluster where a replay ended."""
+
+    view: View
+    partitions: Callable[[], Iterable[tuple[PartitionKey, Partition]]]
+    rest: list[r.MetadataRecord]  # What the view does not hold.
+    history: History
+    is_in_transaction: bool
+
+
+class Rest:
+    """Entities that no rule looks at, but snapshots hold: the last record of each."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], r.MetadataRecord] = {}
+
+    def replay(self, record: r.MetadataRecord) -> None:
+        match record:
+            case r.RegisterControllerRecord():
+                self._kept["controller", record.controller_id] = record
+            case r.UnregisterControllerRecord():
+                self._kept.pop(("controller", record.controller_id), None)
+            case r.AccessControlEntryRecord():
+                self._kept["acl", record.id] = record
+            case r.RemoveAccessControlEntryRecord():
+                self._kept.pop(("acl", record.id), None)
+            case r.UserScramCredentialRecord():
+                self._kept["scram", record.name, record.mechanism] = record
+            case r.RemoveUserScramCredentialRecord():
+                self._kept.pop(("scram", record.name, record.mechanism), None)
+            case r.DelegationTokenRecord():
+                self._kept["token", record.token_id] = record
+            case r.RemoveDelegationTokenRecord():
+                self._kept.pop(("token", record.token_id), None)
+            case r.ClientQuotaRecord():
+                # One that removes is kept, too: it removes nothing, and is the last word.
+                self._kept["quota", record.entity, record.key] = record
+
+    def records(self) -> list[r.MetadataRecord]:
+        return list(self._kept.values())
 
 
 class Lane:
@@ -88,7 +137,13 @@ class Lane:
         self._task = task
         self._found = found
         self._has_all = whole_topics is None
-        self._judge = Judge(defaults=task.defaults, whole_topics=whole_topics)
+        history = task.history or History()
+        self.judge = Judge(
+            defaults=task.defaults,
+            history=deepcopy(history),
+            whole_topics=whole_topics,
+        )
+        self.rest = Rest() if task.on_end is not None else None
         self._stops = task.stops if compares else []
         self._entities = Entities(task.defaults) if self._stops else None
         self.looked = Looked()
@@ -96,7 +151,8 @@ class Lane:
     def seed(self, records: Iterable[r.MetadataRecord]) -> None:
         """Begin with what a snapshot says."""
         known = list(records)
-        self._judge.seed(known)
+        self.judge.seed(known)
+        self._note_rest(known)
         if self._entities is not None:
             for record in known:
                 self._entities.replay(record)
@@ -105,7 +161,7 @@ class Lane:
         base_offset, last_offset, epoch = place
         self._compare(base_offset)
         evidence = self._task.evidence.get(base_offset, NO_EVIDENCE)
-        found = self._judge.judge(
+        found = self.judge.judge(
             records,
             base_offset=base_offset,
             last_offset=last_offset,
@@ -114,9 +170,27 @@ class Lane:
         )
         if found:
             self._found(found)
+        self._note_rest(record for _, record in records)
         if self._entities is not None:
             for _, record in records:
                 self._entities.replay(record)
+
+    def _note_rest(self, records: Iterable[r.MetadataRecord]) -> None:
+        if self.rest is not None:
+            for record in records:
+                self.rest.replay(record)
+
+    def ended(
+        self, partitions: Callable[[], Iterable[tuple[PartitionKey, Partition]]] | None = None
+    ) -> Ended:
+        """Where it stands; `partitions` if it has not seen all of them itself."""
+        return Ended(
+            view=self.judge.view,
+            partitions=partitions or self.judge.partitions,
+            rest=[] if self.rest is None else self.rest.records(),
+            history=self.judge.history,
+            is_in_transaction=self.judge.is_in_transaction,
+        )
 
     def finish(self) -> None:
         self._compare(self._task.plan.end_offset)

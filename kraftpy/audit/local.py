@@ -8,22 +8,25 @@ makes it raise.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraftpy.audit.assembly import begin_result, finish_result, is_kafka_log
-from kraftpy.audit.lanes import Found, Lane, Looked, Place, Task, decoded
+from kraftpy.audit.lanes import Ended, Found, Lane, Looked, Place, Task, decoded
 from kraftpy.audit.rules.rule import KAFKA_DEFAULTS, Defaults, Evidence, Writer
 from kraftpy.audit.rules.rule import Violation as Broken
 from kraftpy.audit.snapshots import records_in, snapshot_bytes, snapshots_of
 from kraftpy.audit.source.chunks import chunks
-from kraftpy.audit.source.directories import find_logs
-from kraftpy.audit.source.pieces import plan_replay
+from kraftpy.audit.source.directories import LogDirectory, find_logs
+from kraftpy.audit.source.pieces import Plan, plan_replay
 from kraftpy.audit.source.splits import SPLIT_BYTES
 from kraftpy.audit.source.survey import judge_survey, survey_logs
-from kraftpy.audit.violations import AuditResult, Progress, violation_of
+from kraftpy.audit.violations import AuditResult, Progress, Violation, violation_of
 from kraftpy.clock import Clock, SystemClock
 from kraftpy.errors import StorageError
 from kraftpy.storage.record_batch import read_header
+
+if TYPE_CHECKING:
+    from kraftpy.audit.state import Resume, StateDirectory
 
 # What nodes recorded beside the log: the evidence for the step that begins at an offset.
 EvidenceAt: TypeAlias = Mapping[int, Evidence]
@@ -54,7 +57,16 @@ class Options:
 def audit(paths: Sequence[str], options: Options | None = None) -> AuditResult:
     """Audit the metadata logs in `paths`: each a `__cluster_metadata-0`, a node's data directory,
     or a directory of such. What could not be done is in the result's `problems`."""
-    options = options or Options()
+    return audit_resumed(paths, options or Options(), None, None)
+
+
+def audit_resumed(
+    paths: Sequence[str],
+    options: Options,
+    resume: "Resume | None",
+    store: "StateDirectory | None",
+) -> AuditResult:
+    """The same, from where another run ended, if that fits; `store` is given where this one did."""
     result, logs = begin_result(options.run, "local", find_logs(paths))
     if not logs:
         return finish_result(result)
@@ -63,35 +75,57 @@ def audit(paths: Sequence[str], options: Options | None = None) -> AuditResult:
     options.progress("survey", 0, 0)
     survey = survey_logs(logs)
     result.timings["survey"] = (clock.monotonic_ms() - began) / 1000
-    keep = Keeper(result, options)
+    keep = Keeper(result, options, keeps_rows=store is not None)
     keep.found(judge_survey(survey, logs, options.watermarks))
     plan = plan_replay(survey, logs)
     if plan is None:
         return finish_result(result, survey, logs, options.watermarks)
     keep.lost_from = plan.lost[0].offset if plan.lost else None
+    began = clock.monotonic_ms()
+    looked = Looked()
+    try:
+        looked = _replay(plan, logs, options, keep, resume, store)
+    except (StorageError, OSError) as error:
+        result.problems.append(str(error))
+    result.timings["replay"] = (clock.monotonic_ms() - began) / 1000
+    return finish_result(result, survey, logs, options.watermarks, looked, plan)
+
+
+def _replay(
+    plan: Plan,
+    logs: Sequence[LogDirectory],
+    options: Options,
+    keep: "Keeper",
+    resume: "Resume | None",
+    store: "StateDirectory | None",
+) -> Looked:
+    snapshots = snapshots_of(logs)
     defaults = options.defaults
     if is_kafka_log(plan):
         defaults = replace(defaults, writer=Writer.KAFKA)
-    task = Task(
-        plan=plan,
-        defaults=defaults,
-        evidence=options.evidence or {},
-        snapshots=snapshots_of(logs),
-    )
-    began = clock.monotonic_ms()
-    result.mode = options.mode or _mode(plan.bytes)
-    try:
-        if result.mode == SCREENED:
-            from kraftpy.audit.screened import replay_screened
+    task = Task(plan=plan, defaults=defaults, evidence=options.evidence or {}, snapshots=snapshots)
+    if resume is not None and store is not None and resume.fits(plan, snapshots, store.settings):
+        task = replace(task, plan=resume.seeded(plan), history=resume.history)
+        keep.add_rows(resume.found)
+    else:
+        resume = None
+    ended: list[Ended] = []
+    if store is not None:
+        task = replace(task, on_end=ended.append)
+    keep.result.mode = options.mode or _mode(plan.bytes)
+    if keep.result.mode == SCREENED:
+        from kraftpy.audit.screened import replay_screened
 
-            looked = replay_screened(task, keep.replayed, options.progress)
-        else:
-            looked = replay_whole(task, keep.replayed, options.progress)
-    except (StorageError, OSError) as error:
-        result.problems.append(str(error))
-        looked = Looked()
-    result.timings["replay"] = (clock.monotonic_ms() - began) / 1000
-    return finish_result(result, survey, logs, options.watermarks, looked, plan)
+        looked = replay_screened(task, keep.replayed, options.progress)
+    else:
+        looked = replay_whole(task, keep.replayed, options.progress)
+    if resume is not None:
+        looked.types += resume.looked.types
+        looked.unchecked += resume.looked.unchecked
+        looked.entities += resume.looked.entities
+    if store is not None:
+        store.save(plan, ended[0], keep.rows, looked, [each.path for each in snapshots])
+    return looked
 
 
 def _mode(size: int) -> str:
@@ -107,30 +141,38 @@ def _mode(size: int) -> str:
 class Keeper:
     """Turns what the rule book finds into rows of the result."""
 
-    def __init__(self, result: AuditResult, options: Options) -> None:
-        self._result = result
+    def __init__(self, result: AuditResult, options: Options, *, keeps_rows: bool = False) -> None:
+        self.result = result
+        self.rows: list[Violation] | None = [] if keeps_rows else None  # Of the replay.
         self._options = options
         self.lost_from: int | None = None
 
     def found(self, broken: Iterable[Broken]) -> None:
         """About logs and nodes."""
-        self._add(broken, None)
+        self.result.add(self._rows(broken, None))
 
     def replayed(self, broken: Iterable[Broken]) -> None:
         """In a replay: what comes behind a lost range may follow from it."""
-        self._add(broken, self.lost_from)
+        self.add_rows(self._rows(broken, self.lost_from))
 
-    def _add(self, broken: Iterable[Broken], lost_from: int | None) -> None:
+    def _rows(self, broken: Iterable[Broken], lost_from: int | None) -> list[Violation]:
         rules = self._options.rules
-        self._result.add(
+        return [
             violation_of(
                 each,
-                run=self._result.run,
+                run=self.result.run,
                 secondary=lost_from is not None and each.offset >= lost_from,
             )
             for each in broken
             if rules is None or each.rule.code in rules
-        )
+        ]
+
+    def add_rows(self, rows: Iterable[Violation]) -> None:
+        """Of a replay, this one or the one that it goes on from."""
+        told = [replace(row, run=self.result.run) for row in rows]
+        self.result.add(told)
+        if self.rows is not None:
+            self.rows += told
 
 
 def replay_whole(task: Task, found: Found, progress: Progress) -> Looked:
@@ -150,4 +192,6 @@ def replay_whole(task: Task, found: Found, progress: Progress) -> Looked:
                 lane.batch(place, records)
         progress("replay", chunk.end_offset, task.plan.end_offset)
     lane.finish()
+    if task.on_end is not None:
+        task.on_end(lane.ended())
     return lane.looked

@@ -93,7 +93,9 @@ def _lost(result: AuditResult) -> list[str]:
 
 def _engine(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
     if asked.engine == LOCAL:
-        return audit_locally
+        return audit_locally if asked.state is None else _incremental(asked.state)
+    if asked.state is not None:
+        raise ConfigError("--state goes with --engine local: Spark reads everything each time")
     try:
         pipeline: Any = importlib.import_module("kraftpy.audit.spark.pipeline")
         session: Any = importlib.import_module("kraftpy.audit.spark.session")
@@ -109,6 +111,17 @@ def _engine(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
             found: AuditResult = pipeline.audit(spark, paths, options)
         finally:
             spark.stop()
+        return found
+
+    return run
+
+
+def _incremental(directory: str) -> Callable[[list[str], Options], AuditResult]:
+    """Reads only what is new since the last run that kept its state there."""
+    state: Any = importlib.import_module("kraftpy.audit.state")
+
+    def run(paths: list[str], options: Options) -> AuditResult:
+        found: AuditResult = state.audit(paths, options, directory)
         return found
 
     return run

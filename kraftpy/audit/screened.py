@@ -1,6 +1,6 @@
 """One log replayed by the compiled loops and judged by the rule book, in one process."""
 
-from kraftpy.audit.kernel.replayer import Suspects
+from kraftpy.audit.kernel.replayer import Replayer, Suspects
 from kraftpy.audit.lanes import Found, Lane, Looked, Task
 from kraftpy.audit.rules.rule import Violation as Broken
 from kraftpy.audit.screening import extract, screen
@@ -15,8 +15,12 @@ def replay_screened(task: Task, found: Found, progress: Progress) -> Looked:
     first: list[Broken] = []
     lane = Lane(task, first.extend, whole_topics=frozenset())
     _seed_others(task, lane)
+    kept: list[Replayer] = []
     screened = screen(
-        task, on_batch=lane.batch, tick=lambda offset: progress("replay", offset, end)
+        task,
+        on_batch=lane.batch,
+        tick=lambda offset: progress("replay", offset, end),
+        on_end=kept.append,
     )
     lane.finish()
     if screened.suspects:
@@ -31,6 +35,8 @@ def replay_screened(task: Task, found: Found, progress: Progress) -> Looked:
         lane.finish()
     found(first)
     found(screened.violations)
+    if task.on_end is not None:
+        task.on_end(lane.ended(kept[0].states))
     looked = screened.looked
     looked.entities += lane.looked.entities
     looked.unchecked += lane.looked.unchecked

@@ -45,6 +45,7 @@ def screen(
     shards: int = 1,
     on_batch: OnBatch | None = None,
     tick: Tick = no_tick,
+    on_end: Callable[[Replayer], None] | None = None,
 ) -> Screened:
     """Replay one shard. `on_batch` is given the records that are no partition's."""
     looked, found = Looked(), []
@@ -77,6 +78,8 @@ def screen(
                 found += _compare(snapshot, replayer, looked)
         tick(chunk.end_offset)
     looked.types = replayer.types
+    if on_end is not None:
+        on_end(replayer)
     return Screened(replayer.suspects(), found, looked, replayer.records)
 
 

@@ -6,6 +6,7 @@ from kraftpy.audit.local import Options
 from kraftpy.audit.spark.pipeline import audit as audit_on
 from kraftpy.audit.spark.session import new_session
 from kraftpy.audit.violations import AuditResult
+from kraftpy.errors import ConfigError
 
 
 def audit(
@@ -17,14 +18,10 @@ def audit(
     state: str | None = None,
 ) -> AuditResult:
     """Audit with a new session, or the one that spark-submit has made; it is stopped afterwards."""
+    if state is not None:
+        raise ConfigError("--state works with --engine local only: leave one of the two out")
     spark = new_session(master, conf)
     try:
-        if state is None:
-            return audit_on(spark, paths, options)
-        from kraftpy.audit.state import audit as audit_with_state
-
-        return audit_with_state(
-            paths, options, state, lambda found, more: audit_on(spark, found, more)
-        )
+        return audit_on(spark, paths, options)
     finally:
         spark.stop()

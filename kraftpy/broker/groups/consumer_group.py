@@ -94,6 +94,8 @@ class ConsumerGroup:
         profile = state.profiles.get(asked.member_id)
         if profile is None or self._refresh or state.epoch != state.target_epoch:
             return False
+        if self._is_leaving(asked.member_id):
+            return False
         says_nothing_new = (
             asked.epoch > 0
             and asked.epoch == state.current(asked.member_id).epoch
@@ -163,8 +165,9 @@ class ConsumerGroup:
 
     def _watch(self, decision: Decision) -> None:
         for member_id in decision.gone:
-            if member_id in self.state.profiles:
-                continue  # Its end was not committed.
+            if member_id in self.state.profiles:  # Its end was not committed.
+                self._keep_alive(member_id)
+                continue
             self.effects.append(StopTimer((SESSION, member_id)))
             self._stop_rebalance_timer(member_id)
         for member_id in decision.alive:
@@ -208,6 +211,13 @@ class ConsumerGroup:
         return (storing is not None and member_id in storing.alive) or any(
             isinstance(each, Asked) and each.request.member_id == member_id
             for each in self._waiting
+        )
+
+    def _is_leaving(self, member_id: str) -> bool:
+        """Its time is over; that it has come after all does not change what was decided."""
+        storing = self._storing
+        return (storing is not None and member_id in storing.gone) or any(
+            isinstance(each, Leaving) and each.member_id == member_id for each in self._waiting
         )
 
     def loaded(self) -> None:

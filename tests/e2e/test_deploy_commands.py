@@ -78,7 +78,7 @@ def test_the_image_holds_the_command_and_its_default_command_serves(
     (port, controller) = free_ports(2)
     command = [each.replace("9092", str(port)) for each in yaml.safe_load(found["CMD"])]
     command += ["--voters", f"1@127.0.0.1:{controller}"]
-    environment = {"PATH": "/usr/bin:/bin", "KRAFTPY_DATA_DIR": str(tmp_path)}
+    environment = {"PATH": "/usr/bin:/bin", "KRAFTPY_DATA_DIR": str(tmp_path / "data")}
     with open(tmp_path / "out", "wb") as out:
         process = subprocess.Popen([kraftpy, *command], env=environment, stdout=out, stderr=out)
     try:

@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import Future, TimeoutError
 from typing import Final
 
-from kraftpy.errors import FatalFault, KraftError
+from kraftpy.errors import DiskFault, FatalFault, KraftError
 from kraftpy.logs import get_logger
 from kraftpy.metadata_log.image import ClusterImage
 from kraftpy.metadata_log.snapshot_file import SnapshotId
@@ -136,12 +136,12 @@ class RaftDriver:
         self._close_engine()
 
     def _fail(self, error: Exception) -> None:
-        fault = error if isinstance(error, FatalFault) else FatalFault(f"unexpected: {error!r}")
+        fault = _as_fault(error)
         fault.__cause__ = fault.__cause__ or (None if fault is error else error)
         # The engine stores nothing more, and says so to whoever asks it.
         fault = self.engine.journal.fail(fault)
         # A fault that was foreseen says all in one line; for a bug one wants to know where.
-        trace = None if isinstance(error, FatalFault) else error
+        trace = None if isinstance(error, FatalFault | OSError) else error
         log.critical("raft_failed", node=self.engine.node_id, why=str(fault), exc_info=trace)
         if self._reporting is not None:
             self._reporting.failed(fault)
@@ -157,3 +157,12 @@ class RaftDriver:
             # Closing writes too. After a fault it may fail again; else this is the fault.
             if not failed_before:
                 self._fail(error)
+
+
+def _as_fault(error: Exception) -> FatalFault:
+    """Peers' sockets are looked after elsewhere: what is an OSError here comes from the disk."""
+    if isinstance(error, FatalFault):
+        return error
+    if isinstance(error, OSError):
+        return DiskFault(f"the disk fails: {error}")
+    return FatalFault(f"unexpected: {error!r}")

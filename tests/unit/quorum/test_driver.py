@@ -75,7 +75,13 @@ def _raise(error: Exception) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("a bug"), DiskFault("the disk is full"), FatalFault("two leaders")]
+    "error",
+    [
+        ValueError("a bug"),
+        OSError(5, "Input/output error"),
+        DiskFault("the disk is full"),
+        FatalFault("two leaders"),
+    ],
 )
 def test_whatever_ends_the_thread_is_reported_exactly_once(
     tmp_path: Path, error: Exception
@@ -91,6 +97,7 @@ def test_whatever_ends_the_thread_is_reported_exactly_once(
         node.driver.close()
         (fault,) = node.heard.faults
         assert fault is error or fault.__cause__ is error
+        assert isinstance(fault, DiskFault) == isinstance(error, DiskFault | OSError)
         assert isinstance(cluster.propose(node).exception(PATIENCE_S), KraftError)
 
 

@@ -134,6 +134,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
         "what producers sent is known after a restart",
         # Slowly: a send must be repeated over a restart and then find a leader.
         "--workload log --nemesis kill-all --time 60 --interval 12 --settle 8 -o retry_s=25",
+        "python -m pytest -q tests/unit/broker/test_log_keeper.py -k producers_are_known_again",
     ),
     Recipe(
         "commit_before_written",

@@ -76,12 +76,14 @@ def three_nodes(directory: Path) -> None:
     for _, records, _ in log.batches[:60]:
         image = replay_batch(image, records, offset, 1)
         offset += len(records)
+    known = image.partition(new_partition().topic_id, 0)
+    assert known is not None
     lie = r.PartitionChangeRecord(
         topic_id=new_partition().topic_id,
         partition_id=0,
         leader=BrokerId(2),
         leader_epoch=1,
-        partition_epoch=image.partition(new_partition().topic_id, 0).partition_epoch + 1,  # type: ignore[union-attr]
+        partition_epoch=known.partition_epoch + 1,
     )
     other = replay_batch(image, [lie], offset, 1)
     files, place = OsFiles(), str(directory / "node-1" / "__cluster_metadata-0")

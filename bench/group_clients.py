@@ -49,13 +49,15 @@ async def until_coordinated(client: WireClient, group: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def fetch(client: WireClient, group: str) -> int | None:
-    """How many offsets a group has committed; None if that cannot be said now."""
-    asked: Mapping[str, Any] = {"group_id": group, "topics": None, "require_stable": False}
+async def fetch(client: WireClient, group: str, topic: str = "t", index: int = 0) -> int | None:
+    """The offset that a group has committed, -1 if none; None if that cannot be said now."""
+    topics = [{"name": topic, "partition_indexes": [index]}]
+    asked: Mapping[str, Any] = {"group_id": group, "topics": topics, "require_stable": False}
     found = await client.ask(OFFSET_FETCH, asked, version_max=7)
     if found.error_code is not ErrorCode.none:
         return None
-    return sum(len(topic.partitions) for topic in found.topics)
+    offset: int = found.topics[0].partitions[0].committed_offset
+    return offset
 
 
 async def commit(client: WireClient, group: str, topic: str, partitions: range) -> None:

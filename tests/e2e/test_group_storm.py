@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -74,9 +75,9 @@ class Storm:
     def produce(self) -> None:
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap, **QUIET})
 
-        def delivered(error: object, message: object) -> None:
+        def delivered(error: Any, message: Any) -> None:
             assert error is None, error
-            self.expected.add((message.topic(), message.partition(), message.offset()))  # type: ignore[attr-defined]
+            self.expected.add((message.topic(), message.partition(), message.offset()))
 
         for partition in range(PARTITIONS):
             for number in range(10):

@@ -123,6 +123,20 @@ def aiokafka(bootstrap: str, group: str, topic: str, strategy: str, instance: st
     asyncio.run(_aiokafka(bootstrap, group, topic, strategy, instance))
 
 
+async def _one_turn(consumer: Any) -> None:
+    from aiokafka.errors import KafkaError
+
+    found = await consumer.getmany(timeout_ms=100, max_records=20)
+    for records in found.values():
+        for each in records:
+            say(at=[each.topic, each.partition, each.offset])
+    if found:
+        try:
+            await consumer.commit()
+        except KafkaError as error:
+            say(refused=type(error).__name__)
+
+
 async def _aiokafka(
     bootstrap: str, group: str, topic: str, strategy: str, instance: str | None
 ) -> None:
@@ -130,7 +144,6 @@ async def _aiokafka(
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-    from aiokafka.errors import KafkaError
 
     busy = asyncio.Lock()  # It rebalances in the background: not while a batch is at work.
 
@@ -166,15 +179,7 @@ async def _aiokafka(
     await consumer.start()
     while not stopping:
         async with busy:
-            found = await consumer.getmany(timeout_ms=100, max_records=20)
-            for records in found.values():
-                for each in records:
-                    say(at=[each.topic, each.partition, each.offset])
-            if found:
-                try:
-                    await consumer.commit()
-                except KafkaError as error:
-                    say(refused=type(error).__name__)
+            await _one_turn(consumer)
         await asyncio.sleep(0)
     await consumer.stop()
 

@@ -105,8 +105,8 @@ def test_who_is_no_member_is_refused(dev: Served) -> None:
         found = await client.ask(COMMIT, commit_values(group, "no-such-topic", ""), version_max=7)
         assert found.topics[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition
         values = {"group_id": group, "generation_id": 1, "member_id": "m"}
-        for key, more in ((HEARTBEAT, {}), (SYNC, {"assignments": []})):
-            found = await client.ask(key, {**values, **more}, version_max=2)
+        for key in (HEARTBEAT, SYNC):
+            found = await client.ask(key, {**values, "assignments": []}, version_max=2)
             assert found.error_code is ErrorCode.unknown_member_id
         found = await client.ask(LEAVE, {"group_id": group, "member_id": "m"}, version_max=1)
         assert found.error_code is ErrorCode.unknown_member_id

@@ -122,7 +122,7 @@ class Model:
         while effects := group.drain():
             for effect in effects:
                 match effect:
-                    case Answer(token, answer):
+                    case Answer(token, JoinAnswer() | SyncAnswer() as answer):
                         self._answered(token, answer)
                     case StartTimer(key, delay_ms):
                         self.timers[key] = self.now_ms + delay_ms

@@ -22,6 +22,6 @@ def test_the_hash_is_javas(name: str, java: int) -> None:
 
 def test_topics_of_a_subscription_are_found_and_garbage_says_nothing() -> None:
     metadata = b"\x00\x01\x00\x00\x00\x02\x00\x01a\x00\x02bc\xff\xff\xff\xff"
-    assert subscribed_topics([metadata, metadata]) == {"a", "bc"}
+    assert subscribed_topics([metadata, metadata]) == frozenset({"a", "bc"})
     assert subscribed_topics([metadata, b"\x00"]) is None
     assert subscribed_topics([metadata[:9]]) is None

@@ -17,7 +17,7 @@ from kraftpy.audit.recorded.data import check_data
 from kraftpy.audit.recorded.evidence import NotedEvidence
 from kraftpy.audit.recorded.notes import NodeNotes, Recorded, check_notes, read_node_notes
 from kraftpy.audit.recorded.places import Place, find_places
-from kraftpy.audit.recorded.reading import log_format
+from kraftpy.audit.recorded.reading import log_format, unclean_epochs
 from kraftpy.audit.report.chronicle import (
     CHRONICLE_BYTES_MAX,
     PARTITIONS_MAX,
@@ -25,7 +25,8 @@ from kraftpy.audit.report.chronicle import (
     chronicle_of,
 )
 from kraftpy.audit.report.page import offending, report_page
-from kraftpy.audit.violations import AuditResult, violation_of
+from kraftpy.audit.rules.rule import PartitionKey
+from kraftpy.audit.violations import AuditResult, NodeSummary, violation_of
 from kraftpy.errors import ConfigError, StorageError
 from kraftpy.storage.epochs import FILE_NAME as EPOCHS_FILE
 from kraftpy.storage.epochs import parse_checkpoint
@@ -70,7 +71,7 @@ def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
         for node in result.nodes
     ]
     ends = [(node.node, node.end_offset) for node in result.nodes]
-    _add(result, check_notes(notes, ends), asked)
+    _add(result, check_notes(notes, ends, _unclean(files, result, notes)), asked)
     if (asked.with_data or asked.history is not None) and result.records:
         asked.progress("data", 0, 0)
         data = check_data(files, places, asked.history)
@@ -139,6 +140,26 @@ def _notes(files: FileLayer, places: Sequence[Place]) -> list[NodeNotes]:
     return found
 
 
+def _unclean(
+    files: FileLayer, result: AuditResult, notes: Sequence[NodeNotes]
+) -> dict[PartitionKey, set[int]] | None:
+    """None if nobody needs them, or the log is too long to be read for it once more."""
+    best = _best(result)
+    if best is None or best.start_offset or best.bytes > CHRONICLE_BYTES_MAX:
+        return None
+    return unclean_epochs(files, best.path) if any(each.replicas for each in notes) else None
+
+
+def _best(result: AuditResult) -> NodeSummary | None:
+    """The log that tells most."""
+    readable = [node for node in result.nodes if node.records]
+    return min(
+        readable,
+        key=lambda node: (node.start_offset, -node.end_offset, node.node),
+        default=None,
+    )
+
+
 def _watermarks(notes: Sequence[NodeNotes]) -> dict[int, int]:
     marks: dict[int, int] = {}
     for each in notes:
@@ -180,9 +201,8 @@ def make_report(files: FileLayer, result: AuditResult) -> str:
     """The page, with what the longest log tells of the time."""
     chronicle: Chronicle | None = None
     why = "no log could be read"
-    readable = [node for node in result.nodes if node.records]
-    if readable:
-        best = min(readable, key=lambda node: (node.start_offset, -node.end_offset, node.node))
+    best = _best(result)
+    if best is not None:
         if best.bytes > CHRONICLE_BYTES_MAX:
             why = f"the log has {best.bytes:,} bytes, and at most {CHRONICLE_BYTES_MAX:,} are drawn"
         else:

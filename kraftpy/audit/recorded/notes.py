@@ -3,7 +3,7 @@
 A line that is not understood is counted and passed over: a newer node may note more.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,9 +125,13 @@ class Recorded:
             self.violations += found
 
 
-def check_notes(nodes: Sequence[NodeNotes], ends: Sequence[tuple[int, int]] = ()) -> Recorded:
+def check_notes(
+    nodes: Sequence[NodeNotes],
+    ends: Sequence[tuple[int, int]] = (),
+    unclean: Mapping[PartitionKey, set[int]] | None = None,
+) -> Recorded:
     """A40, A41, A48, A52, A53 and A59, as far as nodes noted what they need. `ends`: where the
-    log of each node ends."""
+    log of each node ends; `unclean`: epochs that began with an unclean election, if known."""
     out = Recorded()
     votes = [row for each in nodes for row in each.votes]
     leaders = [row for each in nodes for row in each.leaders]
@@ -140,6 +144,6 @@ def check_notes(nodes: Sequence[NodeNotes], ends: Sequence[tuple[int, int]] = ()
     out.look(48, len(cuts), node_records.truncations_spare_what_is_committed(cuts))
     out.look(48, len(marks), node_records.logs_keep_what_was_committed(marks, ends))
     out.look(52, len(applied), node_records.images_agree(applied))
-    out.look(53, len(replicas), node_records.watermarks_of_leaders_grow(replicas))
+    out.look(53, len(replicas), node_records.watermarks_of_leaders_grow(replicas, unclean))
     out.look(59, len(replicas), node_records.watermarks_wait_for_enough(replicas))
     return out

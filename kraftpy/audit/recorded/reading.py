@@ -9,15 +9,19 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from kraftpy.audit.kafka.decoding import UnknownRecord, decode_value, is_kafka_value
+from kraftpy.audit.rules.rule import KAFKA_DEFAULTS, PartitionKey
+from kraftpy.audit.rules.view import View
 from kraftpy.errors import InvalidBatch, RecordDecodeError, StorageError
 from kraftpy.metadata_log.batches import control_records
 from kraftpy.metadata_log.control_records import ControlRecord
-from kraftpy.metadata_log.records import MetadataRecord
+from kraftpy.metadata_log.image import EMPTY
+from kraftpy.metadata_log.records import MetadataRecord, PartitionChangeRecord, Record
 from kraftpy.metadata_log.snapshot_file import list_snapshots
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.storage.reader import LogReader
 from kraftpy.storage.record_batch import BatchHeader, iter_records
 from kraftpy.storage.scan import scan_batches
+from kraftpy.types import NO_LEADER
 
 
 class Entry(NamedTuple):
@@ -64,6 +68,31 @@ class LogEntries:
                     yield entry._replace(offset=offset, epoch=snapshot.epoch, is_past=True)
             return snapshot.end_offset
         return start_offset
+
+
+def unclean_epochs(files: FileLayer, directory: str) -> dict[PartitionKey, set[int]]:
+    """The leader epochs of partitions that began with somebody neither in sync nor eligible.
+
+    The second such election in a row is not marked in its record, so states are compared.
+    """
+    found: dict[PartitionKey, set[int]] = {}
+    view = View(EMPTY, KAFKA_DEFAULTS)
+    for entry in LogEntries(files, directory):
+        record = entry.record
+        if not isinstance(record, Record):
+            continue
+        if not isinstance(record, PartitionChangeRecord):
+            view.replay(record)
+            continue
+        key = record.topic_id, record.partition_id
+        old = view.partition(key)
+        view.replay(record)
+        new = view.partition(key)
+        if old is None or new is None or new.leader in (NO_LEADER, old.leader):
+            continue
+        if new.leader not in (*old.isr, *old.elr):
+            found.setdefault(key, set()).add(new.leader_epoch)
+    return found
 
 
 def log_format(files: FileLayer, directory: str) -> str:

@@ -5,7 +5,7 @@ Only what was noted is compared, in the order in which one life of a node noted 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from kraftpy.audit.rules.book import RULES
@@ -17,7 +17,7 @@ from kraftpy.audit.rules.rows import (
     VoteRow,
     WatermarkRow,
 )
-from kraftpy.audit.rules.rule import Violation
+from kraftpy.audit.rules.rule import PartitionKey, Violation
 
 T = TypeVar("T", bound=Any)
 
@@ -104,9 +104,15 @@ def _by_partition(rows: Iterable[ReplicaRow]) -> Iterator[list[ReplicaRow]]:
         yield found[key]
 
 
-def watermarks_of_leaders_grow(replicas: Iterable[ReplicaRow]) -> Broken:
+def watermarks_of_leaders_grow(
+    replicas: Iterable[ReplicaRow], unclean: Mapping[PartitionKey, Collection[int]] | None = None
+) -> Broken:
     """A53: within a leader epoch, once it has reached the epoch's start. A follower's may fall, and
-    so may that of a leader which has not heard yet what its predecessor committed."""
+    so may that of a leader which has not heard yet what its predecessor committed.
+
+    `unclean`: the leader epochs of each partition that began with an unclean election, at which
+    what was committed may be lost; None: nobody knows them, and epochs are not compared.
+    """
     for rows in _by_partition(replicas):
         last: dict[tuple[int, int], ReplicaRow] = {}
         for row in sorted(rows, key=lambda each: (each.node, each.life, each.at)):
@@ -117,18 +123,23 @@ def watermarks_of_leaders_grow(replicas: Iterable[ReplicaRow]) -> Broken:
             if row.high_watermark < before.high_watermark:
                 due = f"a high watermark of {before.high_watermark} or more"
                 yield _of_partition(53, row, due, str(row.high_watermark))
-        yield from _watermarks_over_epochs(rows)
+        if unclean is not None:
+            key = rows[0].topic_id, rows[0].partition
+            yield from _watermarks_over_epochs(rows, sorted(unclean.get(key, ())))
 
 
-def _watermarks_over_epochs(rows: list[ReplicaRow]) -> Broken:
+def _watermarks_over_epochs(rows: list[ReplicaRow], unclean: list[int]) -> Broken:
     """The true one never falls: what an epoch committed, a later one has reached once it is
     past its own start."""
     top: dict[int, int] = {}
     for row in rows:
         if row.high_watermark >= row.epoch_start_offset:
             top[row.leader_epoch] = max(top.get(row.leader_epoch, 0), row.high_watermark)
-    highest = -1
+    highest, last = -1, -1
     for epoch in sorted(top):
+        if any(last < each <= epoch for each in unclean):
+            highest = -1
+        last = epoch
         row = next(each for each in rows if each.leader_epoch == epoch)
         if row.epoch_start_offset < highest:
             due = f"an epoch that begins at {highest} or later, as that was committed"

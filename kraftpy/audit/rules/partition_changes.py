@@ -130,7 +130,8 @@ def isr_grows_by_the_leader(at: PartitionAt) -> Findings:
     led = old.leader != NO_LEADER
     if not led or (at.new.leader != old.leader and not _ends_reassignment(at)):
         yield Finding("an ISR that only a leader lets grow", f"{sorted(joined)} joined", first)
-    if at.step.is_about_brokers:
+    # Kafka's batch may hold both: then it matters only for who joins.
+    if at.step.is_about_brokers and (not at.view.is_kafka or joined & set(at.step.brokers)):
         yield Finding("no growth where a broker comes or goes", f"{sorted(joined)} joined", first)
     requests = at.step.evidence.isr_requests
     if requests is not None:

@@ -357,7 +357,13 @@ def a_leaders_high_watermark_that_falls() -> Found:
 @breaks(53)
 def an_epoch_that_begins_below_what_was_committed() -> Found:
     later = sample(0, 860, node=2, leader_epoch=5, epoch_start_offset=850)
-    return notes.watermarks_of_leaders_grow([sample(0, 900), later])
+    return notes.watermarks_of_leaders_grow([sample(0, 900), later], {})
+
+
+@keeps(53)
+def an_epoch_that_begins_with_an_unclean_election() -> Found:
+    later = sample(0, 860, node=2, leader_epoch=6, epoch_start_offset=850)
+    return notes.watermarks_of_leaders_grow([sample(0, 900), later], {(ORDERS, 0): {5}})
 
 
 @keeps(53)

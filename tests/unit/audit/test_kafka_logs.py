@@ -125,6 +125,13 @@ def an_unfence_behind_a_creation() -> Log:
     return log
 
 
+def a_growing_isr_beside_a_fence() -> Log:
+    log = cluster()
+    log.write(log.change(isr=ids(1, 2)))
+    log.write(log.fence(4), log.change(isr=ids(1, 2, 3)))
+    return log
+
+
 def an_end_with_an_old_replica_out_of_sync() -> Log:
     log = reassigned_to_124()
     log.write(log.change(isr=ids(1, 3)))
@@ -145,6 +152,7 @@ def an_end_with_an_old_replica_out_of_sync() -> Log:
     [
         (two_registrations_in_one_batch(), "A26"),
         (an_unfence_behind_a_creation(), "A7"),
+        (a_growing_isr_beside_a_fence(), "A14"),
         (an_end_with_an_old_replica_out_of_sync(), "A22"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",

@@ -194,6 +194,25 @@ def make_controller(
     )
 
 
+def make_server(
+    config: NodeConfig,
+    identity: Identity,
+    view: LogView,
+    world: TcpWorld,
+    clock: Clock,
+    apis: Mapping[int, Api],
+) -> ControllerServer:
+    """The listener of a node, for voters and Kafka clients, not started yet."""
+    return ControllerServer(
+        view,
+        Controllers(cluster_id=uuid_text(identity.cluster_id), voters=config.voters),
+        clock=clock,
+        is_peer=is_peer,
+        adopt_peer=world.adopt,
+        more_apis=apis,
+    )
+
+
 async def _close(
     driver: RaftDriver,
     server: ControllerServer,
@@ -267,14 +286,7 @@ async def running(
             apis = handlers(controller, CONTROL_APIS, {ELECT_LEADERS: notes.asked})
         else:
             apis = more_apis(driver)
-        server = ControllerServer(
-            view,
-            Controllers(cluster_id=uuid_text(identity.cluster_id), voters=config.voters),
-            clock=clock,
-            is_peer=is_peer,
-            adopt_peer=world.adopt,
-            more_apis=apis,
-        )
+        server = make_server(config, identity, view, world, clock, apis)
         server.start(sockets)
         driver.start(Listeners(*listeners))
         try:

@@ -12,10 +12,8 @@ import contextlib
 import errno
 import json
 import os
-import random
 import shutil
 import signal
-import socket
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
@@ -23,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraftpy.config import SETTINGS, Given, resolve
 from kraftpy.errors import ConfigError
+from kraftpy.testing.free_ports import cluster_id, free_ports, is_free
 from kraftpy.testing.nursery import ClusterFailed, Member, Nursery, shared_nursery
-from kraftpy.types import random_uuid, uuid_text
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
 FIRST_BROKER: Final = 101
 NODES_MAX: Final = 50
 _HOST: Final = "127.0.0.1"
-# Below those that systems give to outgoing connections, so that a killed node's port stays free.
-_PORTS: Final = range(20_000, 32_000)
-_PORT_ATTEMPTS: Final = 1000
 _START_ATTEMPTS: Final = 3
 _OUTPUT_SHOWN_BYTES: Final = 4000
 _TAKEN: Final = os.strerror(errno.EADDRINUSE)
@@ -80,9 +75,9 @@ class Cluster:
         self._nursery = nursery
         self._name = uuid.uuid4().hex[:8]
         self._settings = {**_DEFAULTS, **_replication(brokers), **settings}
-        self._cluster_id = _cluster_id(directory)
-        found = dict(zip(self.nodes, _free_ports(len(self.nodes)), strict=True))
-        self._ports = {**found, **{n: p for n, p in (ports or {}).items() if _is_free(p)}}
+        self._cluster_id = cluster_id(directory)
+        found = dict(zip(self.nodes, free_ports(len(self.nodes)), strict=True))
+        self._ports = {**found, **{n: p for n, p in (ports or {}).items() if is_free(p)}}
         self._links: dict[tuple[int, int], int] = {}
         self._cuts: set[tuple[int, int]] = set()
         self._orders = 0
@@ -404,36 +399,51 @@ def kraftpy_cluster(
         nursery.remove_at_the_end(place)
     else:
         os.makedirs(place, exist_ok=True)
-    cluster: Cluster | None = None
     try:
-        for attempt in range(_START_ATTEMPTS):
-            cluster = Cluster(
-                nursery,
-                brokers=brokers,
-                controllers=controllers,
-                settings=given,
-                directory=place,
-                timeout_s=timeout_s,
-                ports=ports if attempt == 0 else None,
-            )
-            try:
-                cluster.start_all()
-                break
-            except ClusterFailed as error:  # Somebody else may have taken a port meanwhile.
-                if _TAKEN not in str(error) or attempt == _START_ATTEMPTS - 1:
-                    raise
-                cluster.kill_all()
-        assert cluster is not None
-        yield cluster
-        if directory is not None:
-            cluster.stop_all()
+        with _nodes(nursery, place, brokers, controllers, given, timeout_s, ports) as cluster:
+            yield cluster
+            if directory is not None:
+                cluster.stop_all()
     finally:
-        if nursery.is_alive and cluster is not None:
-            cluster.kill_all()
         if directory is None:
             shutil.rmtree(place, ignore_errors=True)
             if nursery.is_alive:
                 nursery.keep(place)
+
+
+@contextlib.contextmanager
+def _nodes(
+    nursery: Nursery,
+    directory: str,
+    brokers: int,
+    controllers: int,
+    settings: dict[str, str],
+    timeout_s: float,
+    ports: Mapping[int, int] | None,
+) -> Iterator[Cluster]:
+    """Nodes that are ready. Somebody else may take a port at any moment: then others are tried."""
+    for attempt in range(_START_ATTEMPTS):
+        cluster = Cluster(
+            nursery,
+            brokers=brokers,
+            controllers=controllers,
+            settings=settings,
+            directory=directory,
+            timeout_s=timeout_s,
+            ports=ports if attempt == 0 else None,
+        )
+        try:
+            try:
+                cluster.start_all()
+            except ClusterFailed as error:
+                if _TAKEN not in str(error) or attempt == _START_ATTEMPTS - 1:
+                    raise
+                continue
+            yield cluster
+            return
+        finally:
+            if nursery.is_alive:
+                cluster.kill_all()
 
 
 def _checked(settings: Mapping[str, object]) -> dict[str, str]:
@@ -452,40 +462,5 @@ def _replication(brokers: int) -> dict[str, str]:
     return {key: str(min(brokers, 3)) for key in _REPLICATED if key in known}
 
 
-def _cluster_id(directory: str) -> str:
-    """The same for as long as the directory is."""
-    path = os.path.join(directory, "cluster.id")
-    try:
-        with open(path) as file:
-            return file.read()
-    except FileNotFoundError:
-        made = uuid_text(random_uuid(random.Random()))
-    with open(path, "w") as file:
-        file.write(made)
-    return made
-
-
 def _ended(member: Member) -> bool:
     return member.exit_code is not None
-
-
-def _free_ports(count: int) -> list[int]:
-    found: list[int] = []
-    rng = random.Random()
-    for _ in range(_PORT_ATTEMPTS):
-        if len(found) == count:
-            return found
-        port = rng.choice(_PORTS)
-        if port not in found and _is_free(port):
-            found.append(port)
-    raise ClusterFailed(f"no free ports among {_PORTS.start} to {_PORTS.stop}")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError:
-            return False
-        return True

@@ -16,7 +16,14 @@ from kraftpy.broker.groups import classic_requests as ask
 from kraftpy.broker.groups.classic_group import ClassicGroup, Emptied
 from kraftpy.broker.groups.classic_states import State
 from kraftpy.broker.groups.config import GroupConfig
-from kraftpy.broker.groups.effects import Answer, JoinAnswer, StartTimer, StopTimer, SyncAnswer
+from kraftpy.broker.groups.effects import (
+    Answer,
+    JoinAnswer,
+    StartTimer,
+    StopTimer,
+    Store,
+    SyncAnswer,
+)
 from kraftpy.broker.groups.records import (
     GroupRecord,
     LogRecord,
@@ -128,8 +135,8 @@ class Model:
                         self.timers[key] = self.now_ms + delay_ms
                     case StopTimer(key):
                         self.timers.pop(key, None)
-                    case store:
-                        self.stores.append((tuple(store.records), store.reason))
+                    case Store(records, reason):
+                        self.stores.append((tuple(records), reason))
 
     def advance(self, by_ms: int) -> None:
         end_ms = self.now_ms + by_ms

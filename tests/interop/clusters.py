@@ -39,7 +39,7 @@ class Served:
 
 
 @contextmanager
-def dev_cluster(directory: Path, recorder: Recorder) -> Iterator[Served]:
+def dev_cluster(directory: Path, recorder: Recorder, *more: str) -> Iterator[Served]:
     """`kraftpy dev` until the end."""
     (port,) = free_ports(1)
     front = recorder.front(port)
@@ -52,6 +52,7 @@ def dev_cluster(directory: Path, recorder: Recorder) -> Iterator[Served]:
             f"advertised.listeners=127.0.0.1:{front}",
         ),
         *SETTINGS,
+        *more,
     ]
     with open(directory / "dev.log", "wb") as out:
         process = subprocess.Popen(

@@ -31,6 +31,25 @@ def stop(*_: Any) -> None:
 
 
 def confluent(bootstrap: str, group: str, topic: str, strategy: str, instance: str | None) -> None:
+    classic = {
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "partition.assignment.strategy": strategy,
+    }
+    _confluent(bootstrap, group, topic, instance, classic)
+
+
+def confluent_consumer(
+    bootstrap: str, group: str, topic: str, strategy: str, instance: str | None
+) -> None:
+    """The new protocol: the coordinator decides about sessions, and who gets what."""
+    new = {"group.protocol": "consumer", "group.remote.assignor": strategy}
+    _confluent(bootstrap, group, topic, instance, new)
+
+
+def _confluent(
+    bootstrap: str, group: str, topic: str, instance: str | None, protocol: dict[str, Any]
+) -> None:
     from confluent_kafka import Consumer, KafkaException
 
     more = {"group.instance.id": instance} if instance else {}
@@ -41,11 +60,9 @@ def confluent(bootstrap: str, group: str, topic: str, strategy: str, instance: s
             "client.id": "confluent-member",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
             "topic.metadata.refresh.interval.ms": METADATA_MS,
-            "partition.assignment.strategy": strategy,
             "log_level": 0,
+            **protocol,
             **more,
         }
     )
@@ -187,7 +204,12 @@ async def _aiokafka(
 def main() -> None:
     signal.signal(signal.SIGTERM, stop)
     kind, bootstrap, group, topic, strategy, *rest = sys.argv[1:]
-    run = {"confluent": confluent, "kafka_python": kafka_python, "aiokafka": aiokafka}[kind]
+    run = {
+        "confluent": confluent,
+        "confluent_consumer": confluent_consumer,
+        "kafka_python": kafka_python,
+        "aiokafka": aiokafka,
+    }[kind]
     if topic.startswith("^"):
         re.compile(topic)
     run(bootstrap, group, topic, strategy, rest[0] if rest else None)

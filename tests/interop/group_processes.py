@@ -141,10 +141,10 @@ def group(served: Served, topic: str, strategy: str, kind: str) -> Iterator[Grou
             member.end()
 
 
-def create_topic(served: Served, partitions: int, name: str = "grouped") -> str:
+def create_topic(served: Served, partitions: int, name: str = "grouped", replicas: int = 1) -> str:
     topic = served.topic(name)
     admin = AdminClient({"bootstrap.servers": served.bootstrap, **QUIET})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+    admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result()
     return topic
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from kraftpy.metadata_log.features import GROUP_VERSION
 from kraftpy.metadata_log.features import (
     METADATA_VERSION_LEVEL as METADATA_VERSION_LEVEL,
 )
@@ -36,7 +37,7 @@ from kraftpy.quorum.control.topic_settings import ELR_FEATURE, MIN_INSYNC_REPLIC
 from kraftpy.wire.apis import NO_THROTTLE, UPDATE_FEATURES, VersionRange
 
 # What a new cluster begins with, as Kafka's do from 4.1 on.
-_FIRST_LEVELS: Final = {METADATA_VERSION: METADATA_VERSION_LEVEL, ELR_FEATURE: 1}
+_FIRST_LEVELS: Final = {METADATA_VERSION: METADATA_VERSION_LEVEL, ELR_FEATURE: 1, GROUP_VERSION: 1}
 _UNSUPPORTED: Final = VersionRange(0, 0)  # A node that does not name a feature has it switched off.
 _UPGRADE: Final = 1
 _SAFE_DOWNGRADE: Final = 2

@@ -87,7 +87,8 @@ def ask_for(
 
 def test_a_new_cluster_begins_with_levels_and_one_min_insync_replicas() -> None:
     records = bootstrap_records(image_of(), situation(min_insync_replicas=2).settings)
-    assert records == (LEVEL, min_isr("", "2"), ELR_ON)
+    groups = FeatureLevelRecord(name="group.version", feature_level=1)
+    assert records == (LEVEL, min_isr("", "2"), ELR_ON, groups)
 
 
 def test_a_cluster_with_levels_is_not_begun_again() -> None:
@@ -187,7 +188,7 @@ def test_validate_only_writes_nothing_but_refuses_the_same() -> None:
         (update(ELR_FEATURE, -1, SAFE_DOWNGRADE), "not negative"),
         (update(ELR_FEATURE, 1, 0), "unknown upgrade type 0"),
         (update(ELR_FEATURE, 1, 4), "unknown upgrade type 4"),
-        (update("group.version", 1), "supports only 0 to 0"),
+        (update("group.version", 2), "supports only 0 to 1"),
         (update("transaction.version", 2), "supports only 0 to 0"),
         (update("kraft.version", 1), "supports only 0 to 0"),
         (update(METADATA_VERSION, 34), "supports only 33 to 33"),
@@ -243,17 +244,17 @@ def test_a_controller_that_has_not_registered_may_not_support_it() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_one_refused_feature_refuses_them_all(version: int) -> None:
-    asked = update(ELR_FEATURE, 1), update("group.version", 1)
+    asked = update(ELR_FEATURE, 1), update("transaction.version", 2)
     for updates in (asked, asked[::-1]):
         decision, answer = ask_for(IMAGE, *updates, version=version)
         assert not decision.records
         assert answer.error_code is ErrorCode.invalid_update_version
-        assert "group.version cannot be set to 1" in answer.error_message
+        assert "transaction.version cannot be set to 2" in answer.error_message
         if version < 2:
             codes = {each.feature: each.error_code for each in answer.results}
             assert codes == {
                 ELR_FEATURE: ErrorCode.feature_update_failed,
-                "group.version": ErrorCode.invalid_update_version,
+                "transaction.version": ErrorCode.invalid_update_version,
             }
 
 

@@ -25,10 +25,10 @@ def classpath() -> str:
     return path.read_text()
 
 
-def compiled(libraries: str) -> Path:
-    directory = cache_dir(f"java-{JAVA}") / built([SOURCE])
-    if not (directory / "Interop.class").exists():
-        command = ["javac", "-cp", libraries, "-d", str(directory), str(SOURCE)]
+def compiled(libraries: str, source: Path = SOURCE) -> Path:
+    directory = cache_dir(f"java-{JAVA}") / built([source])
+    if not (directory / f"{source.stem}.class").exists():
+        command = ["javac", "-cp", libraries, "-d", str(directory), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr
     return directory

@@ -1,8 +1,9 @@
-"""librdkafka with group.protocol=consumer (KIP-848), in groups of one to eight.
+"""Clients with group.protocol=consumer (KIP-848): librdkafka in groups of one to eight, and Java's.
 
 Each record is processed, in every story; with no failure, none of them twice.
 """
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -12,7 +13,9 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from tests.interop.clusters import Served, dev_cluster, three_brokers, wait_for
 from tests.interop.conftest import all_served
 from tests.interop.group_processes import Group, create_topic, group, grow_topic, produce
+from tests.interop.programs import HERE, need, run
 from tests.interop.recorder import Recorder
+from tests.interop.test_client_java import classpath, compiled
 
 KIND = "confluent_consumer"
 PARTITIONS = 6
@@ -105,6 +108,15 @@ def test_a_group_passes_from_one_protocol_to_the_other(quick: Served) -> None:
             members.wait_for_all(expected)
             members.members[-1].leave()
         without_repetition(members)
+
+
+def test_the_java_client(quick: Served) -> None:
+    need("java", "javac")
+    libraries = classpath()
+    directory = compiled(libraries, HERE / "java" / "ConsumerProtocol.java")
+    path = os.pathsep.join((str(directory), libraries))
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, "ConsumerProtocol"]
+    run([*command, quick.bootstrap, quick.topic("java")], cwd=directory)
 
 
 def test_the_coordinator_is_killed(

@@ -82,6 +82,7 @@ def test_the_image_holds_the_command_and_its_default_command_serves(
     with open(tmp_path / "out", "wb") as out:
         process = subprocess.Popen([kraftpy, *command], env=environment, stdout=out, stderr=out)
     try:
+        until(lambda: "dev_started" in (tmp_path / "out").read_text(), "it does not start")
         sent_and_read(f"localhost:{port}", replicas=1)
     finally:
         process.terminate()

@@ -372,13 +372,24 @@ class Model:
         """All goes well from now on: then everybody has its share, and nobody else is there."""
         # Those that do not let go may be found out one after the other.
         turns = 2 + sum(client.is_stuck for client in self.clients.values())
-        for _ in range(turns * (SESSION_MS + REBALANCE_MS) // 1000):
+        self._all_goes_well(turns * (SESSION_MS + REBALANCE_MS) // 1000)
+        self._all_is_settled()
+        for name, size in self.cluster.sizes.items():
+            self.cluster.sizes[name] = size._replace(partitions=size.partitions + 1)
+        self.topics_changed()
+        self._all_goes_well(10)
+        self._all_is_settled()
+
+    def _all_goes_well(self, turns: int) -> None:
+        for _ in range(turns):
             for client in self.clients.values():
                 client.reconcile()
                 self.heartbeat(client)
             for _ in range(3):
                 self.settle()
             self.advance(1000)
+
+    def _all_is_settled(self) -> None:
         self.check()
         state = self.group.state
         if self.replayed() != state:

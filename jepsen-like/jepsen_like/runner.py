@@ -30,6 +30,8 @@ HISTORY: Final = "history.jsonl"
 _START_S: Final = 90.0
 _LOOK_S: Final = 0.2
 _OPEN_OPS_S: Final = 35.0
+# Between the last change and the last look: brokers hear of a change when they fetch it.
+_QUIET_S: Final = 3.0
 
 
 class RunFailed(Exception):
@@ -191,6 +193,7 @@ class Run:
             finally:
                 stop.set()
                 await _finish(loads)
+            await asyncio.sleep(_QUIET_S)
             await self._last_look(lanes)
             self._phase("stop")
         if self._cluster is not None:

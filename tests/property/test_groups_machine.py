@@ -32,7 +32,8 @@ from kraftpy.broker.groups.classic_states import State
 from kraftpy.broker.groups.effects import StopTimer, SyncAnswer
 from kraftpy.broker.groups.offsets import CommittedOffsets
 from kraftpy.broker.groups.shard import GroupShard
-from tests.property.groups_model import REBALANCE_MS, SESSION_MS, Client, Model, Violation
+from tests.property.groups_clients import Client, Violation
+from tests.property.groups_model import REBALANCE_MS, SESSION_MS, Model
 
 EXAMPLES = int(os.environ.get("GROUP_EXAMPLES", "200"))
 STEPS = 60

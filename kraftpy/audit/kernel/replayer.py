@@ -31,10 +31,12 @@ from kraftpy.audit.kernel.columns import (
     TOPIC,
     Array,
 )
+from kraftpy.audit.kernel.events import apply_event
 from kraftpy.audit.kernel.facts import BROKER_RECORDS, Event, Facts
 from kraftpy.audit.kernel.interning import Interned
 from kraftpy.audit.kernel.reading import Read, Unreadable, read_batches
-from kraftpy.audit.kernel.replay import apply_event, reindex, replay
+from kraftpy.audit.kernel.replay import replay
+from kraftpy.audit.kernel.rows import reindex
 from kraftpy.audit.kernel.seeding import compare, recount
 from kraftpy.audit.kernel.world import World
 from kraftpy.audit.rules.rule import KAFKA_DEFAULTS, Defaults, Evidence, PartitionKey, Writer

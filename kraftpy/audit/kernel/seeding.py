@@ -20,7 +20,7 @@ from kraftpy.audit.kernel.columns import (
 from kraftpy.audit.kernel.counting import count_in
 from kraftpy.audit.kernel.interning import MIGRATING
 from kraftpy.audit.kernel.lists import length
-from kraftpy.audit.kernel.replay import _hashed, is_mine
+from kraftpy.audit.kernel.rows import hashed, is_mine
 from kraftpy.audit.kernel.screens import state_is_odd
 from kraftpy.audit.kernel.settling import is_unsettled
 
@@ -57,7 +57,7 @@ def known(memory: Any, topic: Any, partition: Any) -> Any:
     """The row of a partition, -1 if there is none."""
     p = memory.partitions
     mask = p.table.shape[0] - 1
-    slot = _hashed(topic, partition) & mask
+    slot = hashed(topic, partition) & mask
     while p.table[slot]:
         r = p.table[slot] - 1
         if p.rows[r, PARTITION] == partition and p.rows[r, TOPIC] == topic:

@@ -67,6 +67,31 @@ async function endOffset(topic) {
   return high
 }
 
+// kafkajs reads as a member of a group only: join, assignment, fetch, commit, leave.
+async function consume(topic, count, groupId) {
+  const consumer = kafka.consumer({ groupId, sessionTimeout: 30000 })
+  const found = []
+  await consumer.connect()
+  try {
+    await consumer.subscribe({ topic, fromBeginning: true })
+    await new Promise((resolve, reject) => {
+      const late = setTimeout(() => reject(new Error(`${found.length} of ${count} came`)), 60000)
+      const eachMessage = async ({ message }) => {
+        found.push(message)
+        if (found.length === count) {
+          clearTimeout(late)
+          resolve()
+        }
+      }
+      consumer.run({ eachMessage }).catch(reject)
+    })
+    await consumer.commitOffsets([{ topic, partition: 0, offset: String(count) }])
+  } finally {
+    await consumer.disconnect()
+  }
+  return found
+}
+
 async function main() {
   await admin.connect()
   for (const [name, compression] of [['none', CompressionTypes.None], ['gzip', CompressionTypes.GZIP]]) {
@@ -75,6 +100,21 @@ async function main() {
       const [sent] = await send(topic, messages(50), { compression, idempotent: true })
       assert.strictEqual(sent.baseOffset, '0')
       assert.strictEqual(await endOffset(topic), '50')
+    })
+    await scenario(`consume-${name}`, async () => {
+      const topic = await create(`read-${name}`)
+      await send(topic, messages(50), { compression })
+      const found = await consume(topic, 50, `js-${name}`)
+      messages(50).forEach(({ key, value, headers, timestamp }, n) => {
+        const seen = found[n]
+        assert.strictEqual(seen.offset, String(n))
+        assert.strictEqual(seen.timestamp, timestamp)
+        assert.strictEqual(seen.key && seen.key.toString(), key)
+        assert.strictEqual(seen.value && seen.value.toString(), value)
+        assert.strictEqual(seen.headers.n.toString(), headers.n)
+      })
+      const [{ partitions }] = await admin.fetchOffsets({ groupId: `js-${name}`, topics: [topic] })
+      assert.strictEqual(partitions[0].offset, '50')
     })
   }
   await scenario('acks', async () => {

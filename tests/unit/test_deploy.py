@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 CONTROLLERS, BROKERS = "kubernetes/controllers.yaml", "kubernetes/brokers.yaml"
 PAGES = ("deploy/README.md", "docs/operations.md", "docs/failure-guide.md")
-SETS = re.compile(r"--set ([\w.-]+)=|^([a-z][\w-]*\.[\w.-]+) = ", re.MULTILINE)
+SETS = re.compile(r"--set ([a-z][\w.-]*)=|^([a-z][\w-]*\.[\w.-]+) = ", re.MULTILINE)
 METRIC = re.compile(r"\b(?:kafka_(?:server|controller|network)|kraftpy)_[a-z_]+\b")
 Edit = Callable[[str], str]
 

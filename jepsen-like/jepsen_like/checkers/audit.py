@@ -57,20 +57,15 @@ def _parse(text: str) -> Any:
 
 
 def _violations(report: Any) -> list[Anomaly]:
-    listed = report.get("violations", ()) if isinstance(report, dict) else ()
-    if not isinstance(listed, list):
+    """One anomaly per rule that was broken; the audit's own report has each place."""
+    counts = report.get("counts") if isinstance(report, dict) else None
+    if not isinstance(counts, dict):
         return []
-    found = []
-    for one in listed:
-        if isinstance(one, dict):
-            rule = one.get("rule", "violation")
-            words = one.get("message") or one.get("evidence") or json.dumps(one, sort_keys=True)
-            key = one.get("key")
-            message = f"{rule}: {words}"
-            found.append(
-                Anomaly(kind=str(rule), message=message, key=None if key is None else str(key))
-            )
-    return found
+    return [
+        Anomaly(kind=str(rule), message=f"{rule}: broken {count} times")
+        for rule, count in sorted(counts.items())
+        if count
+    ]
 
 
 def _unnamed(stderr: str) -> Anomaly:

@@ -149,7 +149,7 @@ def command(code: int, out: str = "", err: str = "") -> list[str]:
 
 
 def test_the_audit_speaks_with_its_exit_code() -> None:
-    violations = json.dumps({"violations": [{"rule": "A3", "message": "leader 3", "key": "t-0"}]})
+    violations = json.dumps({"violations": 2, "counts": {"A3": 2, "A4": 0}})
     assert audit.check(["x"], command(0)).verdict is Verdict.VALID
     result = audit.check(["x"], command(1, violations))
     assert result.verdict is Verdict.INVALID

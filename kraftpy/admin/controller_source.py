@@ -34,10 +34,12 @@ class ControllerSource:
         state = self._node.consensus.state()
         if state.leader_id == self.node_id:
             return "active"
-        return "standby" if state.leader_id is not None else "electing"
+        return "standby" if self.is_ready() else "electing"
 
     def is_ready(self) -> bool:
-        return self._node.consensus.state().leader_id is not None
+        """Whether the quorum has a leader that this node hears of."""
+        state = self._node.consensus.state()
+        return state.leader_id is not None and state.hears_leader
 
     def numbers(self) -> Mapping[str, float]:
         state = self._node.consensus.state()

@@ -52,6 +52,8 @@ class QuorumState:
     log_start_offset: int
     log_end_offset: int
     voters: tuple[ReplicaState, ...]
+    # A follower goes on naming a leader that it has not heard of for a long time.
+    hears_leader: bool = True
 
 
 class Listener(Protocol):

@@ -193,6 +193,7 @@ class RaftEngine:
             log_start_offset=log.start_offset,
             log_end_offset=log.end_offset,
             voters=tuple(sorted([own, *voters], key=lambda voter: voter.replica_id)),
+            hears_leader=self.guard.hears_leader(),
         )
 
     # -- the thread that ticks ----------------------------------------------------------------

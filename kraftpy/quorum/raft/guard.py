@@ -284,6 +284,11 @@ class GuardTransport(Transport):  # type: ignore[misc]
         peer.acked_round = max(peer.acked_round, answered_round)
         peer.last_response_ms = self._now_ms()
 
+    def hears_leader(self) -> bool:
+        """Whether this node leads, or has heard of who does within a few election timeouts."""
+        silent_ms = self._now_ms() - self._leader_seen_ms
+        return self.core._isLeader() or silent_ms < _LONG_SILENCE * self._election_timeout_ms
+
     def note_alive(self, node_id: int, answered_round: int) -> None:
         """A follower that is loading a snapshot answers too: it counts as reached."""
         peer = self.peers[node_id]
@@ -447,6 +452,7 @@ class GuardTransport(Transport):  # type: ignore[misc]
         return False
 
 
+_LONG_SILENCE = 5  # Election timeouts: two would be met in any election.
 _LEAVE_BEFORE_SYNC = frozenset(("append_entries", "snapshot_chunk"))
 _OF_AN_EPOCH = _LEAVE_BEFORE_SYNC | {"next_node_idx", "snapshot_response"}
 _COUNTED = (

@@ -108,6 +108,18 @@ def test_a_leader_that_is_cut_off_steps_down_and_its_proposals_are_unknown() -> 
     assert cluster.log_bytes(leader.node_id) == cluster.log_bytes(successor.node_id)
 
 
+def test_a_follower_whose_majority_is_gone_says_that_it_hears_no_leader() -> None:
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.run(200)
+    follower = next(e for e in cluster.engines.values() if e is not leader)
+    assert follower.state().hears_leader
+    assert leader.state().hears_leader
+    cluster.isolate(follower.node_id)
+    cluster.run(5000)
+    assert not follower.state().hears_leader
+
+
 def test_a_voter_that_comes_back_does_not_depose_the_leader() -> None:
     cluster = Cluster(3)
     leader = cluster.elect()

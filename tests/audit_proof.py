@@ -61,7 +61,7 @@ def logs_begin_at(offset: int) -> Iterator[None]:
         plain(log)
         log.end_offset = offset
 
-    Log.__init__ = begin  # type: ignore[method-assign]
+    Log.__init__ = begin  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:

@@ -223,6 +223,9 @@ class Cluster:
                 self.start(node)
         for node in gone:
             self.wait_ready(node)
+        if gone:
+            # librdkafka's admin client may go on for minutes waiting for a broker that it lost.
+            self._admin = None
 
     # -- processes ----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from kraftpy.audit.rules import IsrRequest
 from kraftpy.metadata_log import records as r
+from kraftpy.metadata_log.features import GROUP_VERSION
 from kraftpy.quorum.control import elections, fencing
 from kraftpy.quorum.control.partition_index import PartitionKey
 from kraftpy.types import BrokerId, uuid_text
@@ -30,7 +31,11 @@ def _range(name: str, low: int, high: int) -> dict[str, Any]:
     return {"name": name, "min_supported_version": low, "max_supported_version": high}
 
 
-FEATURES = [_range(r.METADATA_VERSION, 1, 40), _range(ELR_FEATURE, 0, 1)]
+FEATURES = [
+    _range(r.METADATA_VERSION, 1, 40),
+    _range(ELR_FEATURE, 0, 1),
+    _range(GROUP_VERSION, 0, 1),
+]
 
 
 def epoch_of(driver: Driver, broker_id: int) -> int:

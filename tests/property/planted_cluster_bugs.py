@@ -182,7 +182,8 @@ def blocks_are_given_again(patch: Patch) -> None:
 
 
 def _a_broker_without_elr(driver: Driver) -> None:
-    act.register(driver, 1, features=act.FEATURES[:1])
+    other = [each for each in act.FEATURES if each["name"] != act.ELR_FEATURE]
+    act.register(driver, 1, features=other)
     act.heartbeat(driver, 1)
     act.set_elr(driver, True)
 

@@ -42,7 +42,12 @@ def named(bug: Bug) -> str:
     return f"A{bug.rule}-{bug.name}"
 
 
-@pytest.mark.parametrize("number", sorted(RULES))
+# The others are about nodes, their files and data, which no decision of a controller can break:
+# tests/unit/audit has what breaks them.
+OF_CONTROLLERS = [number for number in sorted(RULES) if number <= 37 or 43 <= number <= 45]
+
+
+@pytest.mark.parametrize("number", OF_CONTROLLERS)
 def test_every_rule_has_a_planted_bug(number: int) -> None:
     assert [bug for bug in BUGS if bug.rule == number]
 

@@ -32,6 +32,8 @@ CONTROLLER_REGISTRATION_ATTEMPTS_MAX: Final = 10
 CONTROLLER_REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
 # Array elements in one request, all of them together: what they become in memory is a lot more.
 MESSAGE_ELEMENTS_MAX: Final = 100_000
+# In one answer: somebody asked for it, be it all offsets of a group or all partitions of a cluster.
+RESPONSE_ELEMENTS_MAX: Final = 10_000_000
 # Connections to a controller: all, from one address, and how long each may take for what.
 CONTROLLER_CONNECTIONS_MAX: Final = 1000
 CONTROLLER_CONNECTIONS_PER_ADDRESS_MAX: Final = 500

@@ -187,8 +187,10 @@ class _ReaderSource(_Source):
             f"if n < 0: {target} = {'None' if field.nullable else 'null()'}",
             "else:",
             " budget[0] -= n",
-            " if n > len(data) - at or budget[0] < 0: raise IndexError",
+            " if n > len(data) - at: raise IndexError",
+            " if budget[0] < 0: raise WireError('it has more elements than are taken')",
         )
+        self.names["WireError"] = WireError
         if field.entity is None and field.kind in FIXED and field.kind not in _TO_VALUE:
             # Numbers as they are: all of them at once.
             size = struct.calcsize(">" + FIXED[field.kind])

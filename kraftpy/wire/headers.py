@@ -9,6 +9,7 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from kraftpy.errors import WireError
+from kraftpy.limits import RESPONSE_ELEMENTS_MAX
 from kraftpy.wire.codec import decode, encode
 from kraftpy.wire.frames import finish_frame
 from kraftpy.wire.generated import MALFORMED
@@ -82,4 +83,4 @@ def read_response(frame: bytes, entity: type, api_key: int) -> tuple[int, Any]:
             at = skip_tags(frame, at)
     except MALFORMED as error:
         raise WireError(f"malformed response header: {error}") from None
-    return correlation_id, decode(entity, frame, at)
+    return correlation_id, decode(entity, frame, at, elements_max=RESPONSE_ELEMENTS_MAX)

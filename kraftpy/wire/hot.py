@@ -96,8 +96,10 @@ class Budget:
         self._left -= found
         if found < 0:
             raise WireError("null where a value is due")
-        if found > len(frame) - at or self._left < 0:
+        if found > len(frame) - at:
             raise IndexError
+        if self._left < 0:
+            raise WireError("it has more elements than are taken")
         return found, at
 
 

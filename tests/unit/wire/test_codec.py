@@ -6,19 +6,24 @@ the same bytes. Only bytes that kio wrote are given to kio's reader: others coul
 
 import io
 import random
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
+from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12.request import FetchRequest
 from kio.schema.fetch.v12.response import FetchResponse as FetchResponse12
 from kio.schema.fetch.v17.response import FetchResponse as FetchResponse17
 from kio.schema.metadata.v12.request import MetadataRequest
+from kio.schema.offset_fetch.v7.response import OffsetFetchResponse
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from kraftpy.errors import WireError
+from kraftpy.limits import MESSAGE_ELEMENTS_MAX
 from kraftpy.wire.codec import build, decode, encode
+from kraftpy.wire.headers import read_response, response_frame
 from tests.unit.wire.messages import random_message, top_level_types
 
 FETCH_HEAD = b"\xff" * 4 + bytes(21)  # Up to the topics of a FetchRequest v12.
@@ -100,8 +105,21 @@ def test_elements_are_counted_over_the_whole_message() -> None:
     )
     data = bytes(encode(message))
     assert decode(MetadataRequest, data, elements_max=10) == message
-    with pytest.raises(WireError):
+    with pytest.raises(WireError, match="more elements"):
         decode(MetadataRequest, data, elements_max=9)
+
+
+def test_an_answer_may_have_more_elements_than_a_request() -> None:
+    """All offsets of a group, which somebody asked for."""
+    offset = {"committed_offset": 1, "metadata": "", "error_code": ErrorCode.none}
+    partitions = [{**offset, "partition_index": at} for at in range(MESSAGE_ELEMENTS_MAX)]
+    topics = [{"name": "t", "partitions": partitions}]
+    answer = {"throttle_time": timedelta(0), "error_code": ErrorCode.none, "topics": topics}
+    message = build(OffsetFetchResponse, answer)
+    frame = bytes(response_frame(message, 9, 1)[4:])
+    assert read_response(frame, OffsetFetchResponse, 9) == (1, message)
+    with pytest.raises(WireError, match="more elements"):
+        decode(OffsetFetchResponse, bytes(encode(message)))
 
 
 def test_what_a_version_lacks_is_left_out() -> None:

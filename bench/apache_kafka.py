@@ -73,6 +73,7 @@ class ApacheKafka(ServerProcesses):
         controllers: int = 0,
         properties: Mapping[str, str] | None = None,
         heap: str = "1G",
+        jvm: tuple[str, ...] = (),
     ) -> None:
         super().__init__(directory, range(0))
         first = FIRST_BROKER if controllers else 1
@@ -84,6 +85,7 @@ class ApacheKafka(ServerProcesses):
         self.controller_ports = {node_id: next(ports) for node_id in self.controllers}
         self._properties = dict(properties or {})
         self._heap = heap
+        self._jvm = jvm
         self._jars = os.pathsep.join(class_path())
 
     def __enter__(self) -> Self:
@@ -158,7 +160,8 @@ class ApacheKafka(ServerProcesses):
 
     def command(self, node_id: int) -> list[str]:
         heap = (f"-Xmx{self._heap}", f"-Xms{self._heap}")
-        return ["java", *heap, *_JVM, *_LOGGING, *self._main("kafka.Kafka"), self._file(node_id)]
+        flags = (*heap, *_JVM, *_LOGGING, *self._jvm)
+        return ["java", *flags, *self._main("kafka.Kafka"), self._file(node_id)]
 
     def format(self) -> None:
         """Make every node's directory, as kafka-storage.sh does; they are to be empty."""

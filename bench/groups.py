@@ -4,11 +4,12 @@
 
 One broker that is also the controller, on loopback, with clients on bare connections. Both wait for
 no further members before a first rebalance (group.initial.rebalance.delay.ms=0, as in the
-server.properties that Kafka ships). The offsets of the load are one group's: one partition of
-__consumer_offsets, read by one coordinator.
+server.properties that Kafka ships). The offsets of the load are of groups in one partition of
+__consumer_offsets, so that one coordinator reads them all.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -34,15 +35,24 @@ from bench.group_clients import (
     fetch,
     until_coordinated,
 )
+from kraftpy.broker.groups.coordinator import name_hash
 
 TOPIC = "offsets"
 SIZES = (1, 100, 1000)
+OFFSETS_PARTITIONS = 50  # Of __consumer_offsets, with both of them.
 COMMITTERS = 20
 PER_REQUEST = 20
 COMMIT_S = 5.0
 LOADED = 100_000
-_PORTION = 2000
-_TOOK = re.compile(r'groups_loaded.*?(?:took_ms[=":\s]+)(\d+)')
+PARTITIONS = 100
+_AT_ONCE = 10
+_WIDTH = 150
+# What each of them writes to its log when a coordinator has read its partition.
+_TOOK = re.compile(
+    r"groups_loaded.*?took_ms[=\":\s]+(\d+)"
+    r"|Finished loading of metadata from __consumer_offsets\S* .*?in (\d+)ms"
+)
+_TELL_LOADS = "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.coordinator.common.runtime=info"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +76,8 @@ def _systems(only_ours: bool) -> Iterator[list[tuple[str, System]]]:
             theirs = os.path.join(directory, "theirs")
             os.makedirs(theirs)
             delay = {"group.initial.rebalance.delay.ms": "0"}
-            found.append(("Apache Kafka", ApacheKafka(theirs, properties=delay)))
+            kafka = ApacheKafka(theirs, properties=delay, jvm=(_TELL_LOADS,))
+            found.append(("Apache Kafka", kafka))
         elif not only_ours:
             click.echo(f"without Apache Kafka: {why}", err=True)
         yield found
@@ -127,40 +138,54 @@ async def _commits(name: str, system: System, topic: str, seconds: float) -> Row
     )
 
 
-async def _fill(system: System, topic: str, count: int) -> None:
+def _loaded_groups(count: int) -> list[str]:
+    """Names of groups that one coordinator has, enough for so many offsets."""
+    names = (f"loaded-{number}" for number in itertools.count())
+    together = (name for name in names if name_hash(name) % OFFSETS_PARTITIONS == 0)
+    return list(itertools.islice(together, count // PARTITIONS))
+
+
+async def _fill(system: System, groups: list[str]) -> None:
+    clients = await connections(system, _AT_ONCE)
+    await until_coordinated(clients[0], groups[0])
+
+    async def filling(number: int) -> None:
+        for group in groups[number::_AT_ONCE]:
+            await commit(clients[number], group, TOPIC, range(PARTITIONS))
+
+    await asyncio.gather(*(filling(number) for number in range(_AT_ONCE)))
+    await close_all(clients)
+
+
+async def _loaded(system: System, groups: list[str]) -> None:
     (client,) = await connections(system, 1)
-    await until_coordinated(client, "loaded")
-    for start in range(0, count, _PORTION):
-        await commit(client, "loaded", topic, range(start, min(start + _PORTION, count)))
+    await until_coordinated(client, groups[-1])
+    for group in (groups[0], groups[-1]):
+        assert await fetch(client, group, TOPIC, PARTITIONS - 1) == PARTITIONS - 1
     await client.close()
 
 
-async def _loaded(system: System, count: int) -> None:
-    (client,) = await connections(system, 1)
-    await until_coordinated(client, "loaded")
-    assert await fetch(client, "loaded", TOPIC, count - 1) == count - 1
-    await client.close()
-
-
-def _load(name: str, system: System, topic: str, count: int) -> list[Row]:
-    asyncio.run(_fill(system, topic, count))
+def _load(name: str, system: System, count: int) -> list[Row]:
+    groups = _loaded_groups(count)
+    asyncio.run(_fill(system, groups))
     system.close()  # In order, so that no log needs recovery.
+    written = len(system.output())
     system.start()
     system.wait_until_ready()
     began, before = time.perf_counter(), cpu_s(system)
-    asyncio.run(_loaded(system, count))
+    asyncio.run(_loaded(system, groups))
     took_s = time.perf_counter() - began
+    what = f"{count:,} offsets: from a broker that answers to groups that do"
     rows = [
         Row(
             system=name,
-            what=f"{count:,} offsets: from a broker that answers to a group that does",
+            what=what,
             value=took_s,
             unit="s",
             broker_cpu_s=cpu_s(system) - before,
-            aim="",
         )
     ]
-    told = [int(each) for each in _TOOK.findall(system.output())]
+    told = [int(ours or theirs) for ours, theirs in _TOOK.findall(system.output()[written:])]
     if told:
         rows.append(
             Row(
@@ -180,13 +205,13 @@ def _measured(name: str, system: System, *, quick: bool) -> Iterator[Row]:
         _create_topic(system)
         yield from asyncio.run(_rebalances(name, system, SIZES[:2] if quick else SIZES))
         yield asyncio.run(_commits(name, system, TOPIC, 1.0 if quick else COMMIT_S))
-        yield from _load(name, system, TOPIC, LOADED // 10 if quick else LOADED)
+        yield from _load(name, system, LOADED // 10 if quick else LOADED)
 
 
 def _create_topic(system: System) -> None:
-    """One to commit offsets of: that it has fewer partitions does not matter to a coordinator."""
+    """One to commit offsets of."""
     admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": "2"})
-    for future in admin.create_topics([NewTopic(TOPIC, num_partitions=1)]).values():
+    for future in admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS)]).values():
         future.result(PATIENCE_S)
 
 
@@ -208,7 +233,8 @@ def main(quick: bool, as_json: bool, only_ours: bool) -> None:
         value = f"{row.value:,.0f}/s" if row.unit == "/s" else f"{row.value:.2f} {row.unit}"
         used = f"{row.broker_cpu_s:.2f} s" if row.broker_cpu_s else ""
         table.add_row(row.what, row.system, value, used, row.aim, row.note)
-    Console().print(table)
+    console = Console()
+    console.print(table, width=max(console.width, _WIDTH), crop=False)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ _FIRST_WITH_TOP_LEVEL_ERROR: Final = 2
 _FIRST_WITH_GROUPS: Final = 8
 _FIRST_WITH_TOPIC_IDS: Final = 10
 _ALL_TOPICS: Final = None
+_TOO_LARGE: Final = ErrorCode.offset_metadata_too_large
 
 
 class _Topic(NamedTuple):
@@ -60,30 +61,43 @@ def _topic(coordinator: GroupCoordinator, asked: Any, partitions: Any, *, must_b
 async def offset_commit(coordinator: GroupCoordinator, request: Request, _: str) -> bytearray:
     message = request.message
     topics = [_topic(coordinator, each, each.partitions, must_be=True) for each in message.topics]
-    error = ErrorCode.none
-    kept: list[tuple[OffsetKey, OffsetRecord]] = []
+    results = [_commit_results(coordinator, topic) for topic in topics]
     led = _committing(coordinator, request)
     if isinstance(led, ErrorCode):
         error = led
     else:
-        kept = _accepted(coordinator, message, topics)
-        if kept:
-            error = await _append(coordinator, led, kept)
-    bytes_max = _metadata_bytes_max(coordinator)
+        kept = _accepted(coordinator, message, topics, results)
+        error = await _append(coordinator, led, kept) if kept else ErrorCode.none
     answer = [
         {
             **topic.answer,
             "partitions": [
-                {
-                    "partition_index": each.partition_index,
-                    "error_code": _commit_result(topic.error, each, error, bytes_max),
-                }
-                for each in topic.partitions
+                {"partition_index": each.partition_index, "error_code": _told(result, error)}
+                for each, result in zip(topic.partitions, found, strict=True)
             ],
         }
-        for topic in topics
+        for topic, found in zip(topics, results, strict=True)
     ]
     return request.response({"throttle_time": NO_THROTTLE, "topics": answer})
+
+
+def _commit_results(coordinator: GroupCoordinator, topic: _Topic) -> list[ErrorCode | None]:
+    """Why each partition's offset is not taken, whoever commits it; None if it may be."""
+    if topic.error is not ErrorCode.none or topic.name is None:
+        return [topic.error] * len(topic.partitions)
+    known = coordinator.image.topic(topic.name)
+    partitions = () if known is None else known.partitions
+    bytes_max = min(coordinator.config.metadata_bytes_max, TEXT_BYTES_MAX)
+    found: list[ErrorCode | None] = []
+    for each in topic.partitions:
+        text = each.committed_metadata
+        if each.partition_index not in partitions:
+            found.append(ErrorCode.unknown_topic_or_partition)
+        elif text and len(text.encode()) > bytes_max:
+            found.append(_TOO_LARGE)
+        else:
+            found.append(None)
+    return found
 
 
 def _committing(coordinator: GroupCoordinator, request: Request) -> LedShard | ErrorCode:
@@ -108,36 +122,38 @@ def _committing(coordinator: GroupCoordinator, request: Request) -> LedShard | E
     return led if error is None else error
 
 
+def _told(refused: ErrorCode | None, error: ErrorCode) -> ErrorCode:
+    """The group looks at what is said of an offset after it has looked at who says it."""
+    if refused is None or (refused is _TOO_LARGE and error is not ErrorCode.none):
+        return error
+    return refused
+
+
 def _accepted(
-    coordinator: GroupCoordinator, message: Any, topics: Iterable[_Topic]
+    coordinator: GroupCoordinator,
+    message: Any,
+    topics: Iterable[_Topic],
+    results: Iterable[list[ErrorCode | None]],
 ) -> list[tuple[OffsetKey, OffsetRecord]]:
     now_ms = coordinator.clock.now_ms()
-    bytes_max = _metadata_bytes_max(coordinator)
     expire_ms = _NEVER
     retention = getattr(message, "retention_time", None)
     if retention is not None and retention >= timedelta(0):
         expire_ms = now_ms + int(retention.total_seconds() * 1000)
     found = []
-    for topic in topics:
-        if topic.name is None or topic.error is not ErrorCode.none:
-            continue
-        for each in topic.partitions:
-            text = each.committed_metadata or ""
-            if text and len(text.encode()) > bytes_max:
+    for topic, refused in zip(topics, results, strict=True):
+        for each, error in zip(topic.partitions, refused, strict=True):
+            if error is not None or topic.name is None:
                 continue
             record = OffsetRecord(
                 each.committed_offset,
                 getattr(each, "committed_leader_epoch", _NO_EPOCH),
-                text,
+                each.committed_metadata or "",
                 now_ms,
                 expire_ms,
             )
             found.append((OffsetKey(message.group_id, topic.name, each.partition_index), record))
     return found
-
-
-def _metadata_bytes_max(coordinator: GroupCoordinator) -> int:
-    return min(coordinator.config.metadata_bytes_max, TEXT_BYTES_MAX)
 
 
 async def _append(
@@ -148,15 +164,6 @@ async def _append(
     offsets = led.shard.offsets
     offsets.sent(keys)
     return store_error(await coordinator.append(led, records, partial(offsets.settled, keys)))
-
-
-def _commit_result(topic: ErrorCode, asked: Any, error: ErrorCode, bytes_max: int) -> ErrorCode:
-    if topic is not ErrorCode.none:
-        return topic
-    text = asked.committed_metadata
-    if error is ErrorCode.none and text and len(text.encode()) > bytes_max:
-        return ErrorCode.offset_metadata_too_large
-    return error
 
 
 # -- OffsetFetch --------------------------------------------------------------------------------

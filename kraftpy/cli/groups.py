@@ -4,7 +4,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kraftpy.cli.client import (
@@ -38,12 +43,20 @@ def groups() -> None:
 @click.option(
     "--state", "states", multiple=True, metavar="STATE", help="Only these, such as Stable."
 )
+@click.option(
+    "--type", "kinds", multiple=True, metavar="TYPE", help="Only these: classic or consumer."
+)
 @json_option
 @client_options
-def list_(connection: Connection, states: Sequence[str], as_json: bool) -> None:
+def list_(
+    connection: Connection, states: Sequence[str], kinds: Sequence[str], as_json: bool
+) -> None:
     """List all groups of the cluster."""
-    wanted = {_state(each) for each in states}
-    found = connection.admin().list_consumer_groups(states=wanted).result(connection.timeout_s)
+    wanted = {
+        "states": {_one_of(ConsumerGroupState, "--state", each) for each in states},
+        "types": {_one_of(ConsumerGroupType, "--type", each) for each in kinds},
+    }
+    found = connection.admin().list_consumer_groups(**wanted).result(connection.timeout_s)
     for error in found.errors:
         raise connection.refused(error)
     rows = [
@@ -63,12 +76,13 @@ def list_(connection: Connection, states: Sequence[str], as_json: bool) -> None:
     )
 
 
-def _state(text: str) -> Any:
-    for state in ConsumerGroupState:
-        if _title(state).lower() == text.lower():
-            return state
-    names = ", ".join(_title(state) for state in ConsumerGroupState)
-    raise click.UsageError(f"--state: {text!r} is none of {names}")
+def _one_of(choices: Any, option: str, text: str) -> Any:
+    """By Kafka's name for it, in upper case or not."""
+    known = {_title(each): each for each in choices if each.name != "UNKNOWN"}
+    for name, each in known.items():
+        if name.lower() == text.lower():
+            return each
+    raise click.UsageError(f"{option}: {text!r} is none of {', '.join(known)}")
 
 
 def _title(state: Any) -> str:

@@ -61,6 +61,17 @@ def test_a_group_is_listed_and_described_with_its_lag(dev: Served, behind: Group
     }  # fmt: skip
     assert behind.name in {row["group"] for row in found(dev, "list", "--state", "empty")}
     assert behind.name not in {row["group"] for row in found(dev, "list", "--state", "Stable")}
+    both = ("list", "--type", "Classic", "--state", "Empty", "--state", "dead")
+    assert behind.name in {row["group"] for row in found(dev, *both)}
+    assert behind.name not in {row["group"] for row in found(dev, "list", "--type", "consumer")}
+
+
+@pytest.mark.parametrize(("option", "known"), [("--state", "Stable"), ("--type", "Consumer")])
+def test_a_state_or_type_that_there_is_not_is_refused(dev: Served, option: str, known: str) -> None:
+    result = run(dev, "list", option, "nonsense")
+    assert result.exit_code == 2
+    assert f"{option}: 'nonsense' is none of " in result.output
+    assert known in result.output
 
 
 def test_offsets_are_reset_when_nobody_is_in_the_group(dev: Served, behind: Group) -> None:

@@ -115,7 +115,7 @@ def test_the_size_of_what_is_written_beside_an_offset_is_bounded_in_bytes() -> N
         assert await bench.committed("noted") == {(FIRST, 0): 1}
         # Who is refused for what it is, is told that.
         illegal = ErrorCode.illegal_generation
-        who = {"generation_id_or_member_epoch": 4, "member_id": "m"}
+        who: dict[str, Any] = {"generation_id_or_member_epoch": 4, "member_id": "m"}
         assert await bench.commit("nobody", text="x" * 17, **who) == [illegal]
 
     coordinated(story, metadata_bytes_max=16)

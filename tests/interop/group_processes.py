@@ -15,10 +15,17 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.interop.clusters import QUIET, Served, wait_for
+from tests.interop.test_client_java import program
 
 PROGRAM = os.path.join(os.path.dirname(__file__), "group_member.py")
 WAIT_S = 90.0
 Place = tuple[str, int, int]  # Topic, partition, offset.
+
+
+def _program(kind: str) -> list[str]:
+    if kind == "java":
+        return [*program("Groups"), "member"]
+    return [sys.executable, PROGRAM, kind]
 
 
 class Member:
@@ -28,7 +35,7 @@ class Member:
         self.lines: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self.process = subprocess.Popen(
-            [sys.executable, PROGRAM, kind, *arguments],
+            [*_program(kind), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -50,7 +50,7 @@ def built(sources: list[Path]) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def run(command: list[str], cwd: Path, environment: dict[str, str] | None = None) -> None:
+def run(command: list[str], cwd: Path = HERE, environment: dict[str, str] | None = None) -> None:
     """Run a program of scenarios; every one must have succeeded."""
     done = subprocess.run(
         command,

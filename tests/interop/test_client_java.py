@@ -2,13 +2,10 @@
 
 import os
 import subprocess
-from pathlib import Path
 
 from tests.interop.client_versions import JAVA
 from tests.interop.clusters import MESSAGE_BYTES_MAX, Served
 from tests.interop.programs import HERE, built, cache_dir, fetch, need, run
-
-SOURCE = HERE / "java" / "Interop.java"
 
 
 def classpath() -> str:
@@ -25,20 +22,19 @@ def classpath() -> str:
     return path.read_text()
 
 
-def compiled(libraries: str, source: Path = SOURCE) -> Path:
+def program(name: str) -> list[str]:
+    """The command that runs one of the programs here, which takes arguments behind it."""
+    need("java", "javac")
+    libraries, source = classpath(), HERE / "java" / f"{name}.java"
     directory = cache_dir(f"java-{JAVA}") / built([source])
-    if not (directory / f"{source.stem}.class").exists():
+    if not (directory / f"{name}.class").exists():
         command = ["javac", "-cp", libraries, "-d", str(directory), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr
-    return directory
+    path = os.pathsep.join((str(directory), libraries))
+    # One compiler is quicker for a program of seconds.
+    return ["java", "-XX:TieredStopAtLevel=1", "-cp", path, name]
 
 
 def test_everything_that_the_java_client_does(dev: Served) -> None:
-    need("java", "javac")
-    libraries = classpath()
-    directory = compiled(libraries)
-    path = os.pathsep.join((str(directory), libraries))
-    # One compiler is quicker for a program of seconds.
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, "Interop"]
-    run([*command, dev.bootstrap, "java", str(MESSAGE_BYTES_MAX)], cwd=directory)
+    run([*program("Interop"), dev.bootstrap, "java", str(MESSAGE_BYTES_MAX)])

@@ -4,7 +4,6 @@ Each record is processed, in every story; with no failure, none of them twice.
 """
 
 import asyncio
-import os
 import signal
 from collections.abc import Iterator
 from datetime import timedelta
@@ -20,9 +19,9 @@ from kraftpy.wire.apis import UPDATE_FEATURES
 from tests.interop.clusters import Served, dev_cluster, three_brokers, wait_for
 from tests.interop.conftest import all_served
 from tests.interop.group_processes import Group, create_topic, group, grow_topic, produce
-from tests.interop.programs import HERE, need, run
+from tests.interop.programs import run
 from tests.interop.recorder import Recorder
-from tests.interop.test_client_java import classpath, compiled
+from tests.interop.test_client_java import program
 
 KIND = "confluent_consumer"
 PARTITIONS = 6
@@ -135,12 +134,7 @@ def test_a_group_passes_from_one_protocol_to_the_other(quick: Served) -> None:
 
 
 def test_the_java_client(quick: Served) -> None:
-    need("java", "javac")
-    libraries = classpath()
-    directory = compiled(libraries, HERE / "java" / "ConsumerProtocol.java")
-    path = os.pathsep.join((str(directory), libraries))
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, "ConsumerProtocol"]
-    run([*command, quick.bootstrap, quick.topic("java")], cwd=directory)
+    run([*program("Groups"), "consumer", quick.bootstrap, quick.topic("java")])
 
 
 def test_the_coordinator_is_killed(

@@ -10,6 +10,8 @@ import pytest
 
 from tests.interop.clusters import Served
 from tests.interop.group_processes import Group, create_topic, group, grow_topic, produce
+from tests.interop.programs import run
+from tests.interop.test_client_java import program
 
 ALL = [
     ("confluent", "range"),
@@ -75,7 +77,7 @@ def test_a_group_of_eight(dev: Served) -> None:
         assert {member.end() for member in members.members} == {0}
 
 
-@pytest.mark.parametrize(("kind", "strategy"), ONE_OF_EACH)
+@pytest.mark.parametrize(("kind", "strategy"), [*ONE_OF_EACH, ("java", "cooperative-sticky")])
 def test_what_a_killed_member_had_goes_to_the_others(dev: Served, kind: str, strategy: str) -> None:
     topic = create_topic(dev, PARTITIONS)
     with group(dev, topic, strategy, kind) as members:
@@ -157,3 +159,8 @@ def test_partitions_and_topics_that_are_added_are_read(
         second = create_topic(dev, 2, f"grown-{kind}")
         expected |= produce(dev, second, range(2), 10)
         members.wait_for_all(expected)
+
+
+def test_the_java_client(dev: Served) -> None:
+    """Every assignor of its own; patterns, topics that grow, static members."""
+    run([*program("Groups"), "classic", dev.bootstrap, dev.topic("java")])

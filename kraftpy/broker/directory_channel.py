@@ -6,7 +6,8 @@ what metadata says of a replica's directory is compared with where its log is, a
 and what differs is told, many at once, one request at a time, until metadata says the same.
 
 A directory that fails before it was told is told all the same: the controller then knows at once
-that the replica is lost (kraftpy/quorum/control/directories.py).
+that the replica is lost (kraftpy/quorum/control/directories.py). So is one whose log turned out to
+be damaged: it is in no directory any more, and another replica must lead.
 """
 
 import asyncio
@@ -51,12 +52,14 @@ class DirectoryChannel:
         self._broker_epoch = broker_epoch
         self._backoff = Backoff(_FIRST_PAUSE_S, _PAUSE_S_MAX, rng)
         self._untold: dict[Key, Uuid] = {}
+        self._image: ClusterImage | None = None
         self._failures = 0
         self._work = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def apply(self, _before: ClusterImage, after: ClusterImage, changes: Changes) -> None:
         """Compare what has changed with what is."""
+        self._image = after
         for topic_id in changes.deleted_topics:
             for key in [each for each in self._untold if each[0] == topic_id]:
                 del self._untold[key]
@@ -64,6 +67,12 @@ class DirectoryChannel:
             for index in indexes:
                 self._compare(after, (topic_id, index))
         if self._untold:
+            self._work.set()
+
+    def log_lost(self, key: Key) -> None:
+        """Where this replica's log was, there is none any more."""
+        if self._image is not None:
+            self._compare(self._image, key)
             self._work.set()
 
     def _compare(self, image: ClusterImage, key: Key) -> None:

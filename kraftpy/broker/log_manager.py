@@ -8,6 +8,7 @@ what LogKeeper gives to threads. What always holds:
 - a directory whose disk fails is not used again by this process. Its partitions are offline, the
   others go on; when no directory is left, the process must end.
 - no empty log is made for a partition that may have its records in a directory that failed.
+- a log whose bytes are damaged is not used, nor changed; the controller hears that it is lost.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ from kraftpy.errors import ConfigError, CorruptRecord, DiskFault, KraftError, St
 from kraftpy.limits import RECOVERY_PROGRESS_EVERY
 from kraftpy.logs import get_logger
 from kraftpy.metadata_log.image import Changes, ClusterImage, ConfigResource, Partition
-from kraftpy.metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from kraftpy.metadata_log.records import BROKER_RESOURCE, LOST_DIRECTORY, TOPIC_RESOURCE
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.storage.log import Log
 from kraftpy.types import BrokerId, TopicId, Uuid, uuid_text
@@ -74,6 +75,10 @@ class Failures(Protocol):
         self, directory_id: Uuid, partitions: Sequence[HostedPartition], error: KraftError
     ) -> None:
         """Its partitions are offline from now on; the controller must be told."""
+        ...
+
+    def log_lost(self, key: Key) -> None:
+        """Its bytes are damaged: another replica must lead."""
         ...
 
     def no_directory_left(self, error: KraftError) -> None:
@@ -119,9 +124,11 @@ class LogManager:
         return [each for each in self.dirs if each.is_online]
 
     def directory_of(self, key: Key) -> Uuid | None:
-        """The id of the directory that has this partition's log."""
+        """The id of the directory that has this partition's log; a damaged one is in none."""
         kept = self.kept.get(key)
-        return None if kept is None else kept.dir.directory_id
+        if kept is None:
+            return LOST_DIRECTORY if key in self._unusable else None
+        return kept.dir.directory_id
 
     # -- opening at the start ---------------------------------------------------------------
 
@@ -390,6 +397,7 @@ class LogManager:
         else:
             del self.kept[kept.key]
             self._unusable[kept.key] = StorageError(str(error))
+            self._failures.log_lost(kept.key)
 
     def fail_directory(self, where: DirState, error: KraftError) -> None:
         """From now on it is as if it were not there."""

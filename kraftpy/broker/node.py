@@ -21,7 +21,7 @@ from kraftpy.broker.apis.dispatch import Answer, BrokerFacts, Dispatch
 from kraftpy.broker.audit_notes import BrokerNotes
 from kraftpy.broker.controller_channel import ControllerChannel
 from kraftpy.broker.controller_finder import ControllerFinder, Place
-from kraftpy.broker.directory_channel import DirectoryChannel
+from kraftpy.broker.directory_channel import DirectoryChannel, Key
 from kraftpy.broker.fetcher import ReplicaFetchers
 from kraftpy.broker.groups.apis import group_answers
 from kraftpy.broker.groups.config import GroupConfig, read_lease_ms
@@ -68,6 +68,7 @@ class Faults:
         self.fault: asyncio.Future[FatalFault] = asyncio.get_running_loop().create_future()
         self.lifecycle: BrokerLifecycle | None = None
         self.manager: ReplicaManager | None = None
+        self.directories: DirectoryChannel | None = None
 
     def failed(self, fault: FatalFault) -> None:
         if not self.fault.done():
@@ -83,6 +84,11 @@ class Faults:
             if self.manager is not None:
                 self.manager.carry_out(partition, partition.replica.log_failed())
         log.warning("directory_offline", directory=uuid_text(directory_id), why=str(error))
+
+    def log_lost(self, key: Key) -> None:
+        """The controller moves its leadership."""
+        if self.directories is not None:
+            self.directories.log_lost(key)
 
     def no_directory_left(self, error: KraftError) -> None:
         self.failed(FatalFault(f"no data directory is left: {error}"))
@@ -305,6 +311,7 @@ class _Assembly:
             broker_id, logs.directory_of, channel, self._broker_epoch, self._rng
         )
         self._stack.push_async_callback(directories.close)
+        self._faults.directories = directories
         publisher.subscribe(configs)
         publisher.subscribe(manager.apply)
         publisher.subscribe(directories.apply)

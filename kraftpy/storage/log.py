@@ -271,11 +271,9 @@ class Log:
         self._check_range(offset)
         end_offset = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         found = self._find(offset) if offset < end_offset else None
-        if found is None:
+        if found is None or found[2].end_offset > end_offset:
             return LogSlice(None, 0, 0)
         segment, position, header = found
-        if header.end_offset > end_offset:
-            return LogSlice(None, 0, 0)
         limit = segment.size
         if end_offset < self.end_offset:
             beyond = segment.find(end_offset)
@@ -284,6 +282,7 @@ class Log:
             limit = segment.boundary_before(position, position + bytes_max)
         if limit == position and first_batch_whole:
             limit = position + header.size
+        self._check(segment, offset, limit)
         return LogSlice(segment.file, position, limit - position)
 
     def batches(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -320,9 +319,15 @@ class Log:
             return None
         for segment in self._segments[bisect_right(self._bases, offset) - 1 :]:
             found = segment.find(offset)
+            self._check(segment, offset, found[0] + found[1].size if found else segment.size)
             if found is not None:
                 return segment, *found
         raise AssertionError(f"no batch before the end holds or follows {offset}")
+
+    def _check(self, segment: Segment, offset: int, end: int) -> None:
+        if segment.unchecked:
+            following = self._ends()[self._segments.index(segment)]
+            segment.check(offset, end, following, self.epochs, self.start_offset)
 
     # -- cutting --------------------------------------------------------------------------
 
@@ -428,15 +433,11 @@ class Log:
         return count
 
     def _count_deletable(self, upto: int) -> int:
-        return count_deletable(
-            self._segments,
-            [*self._bases[1:], self.end_offset],
-            retention_bytes=self.config.retention_bytes,
-            retention_ms=self.config.retention_ms,
-            now_ms=self._clock.now_ms(),
-            start_offset=self.start_offset,
-            upto=upto,
-        )
+        now_ms, start = self._clock.now_ms(), self.start_offset
+        return count_deletable(self._segments, self._ends(), self.config, now_ms, start, upto)
+
+    def _ends(self) -> list[int]:
+        return [*self._bases[1:], self.end_offset]
 
     # -- compaction and settings ----------------------------------------------------------
 

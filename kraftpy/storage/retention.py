@@ -13,12 +13,19 @@ class SegmentFacts(Protocol):
     max_timestamp: int
 
 
+class RetentionConfig(Protocol):
+    """What is kept: kraftpy.storage.log_config.LogConfig."""
+
+    @property
+    def retention_bytes(self) -> int | None: ...
+    @property
+    def retention_ms(self) -> int | None: ...
+
+
 def count_deletable(
     segments: Sequence[SegmentFacts],
     ends: Sequence[int],
-    *,
-    retention_bytes: int | None,
-    retention_ms: int | None,
+    config: RetentionConfig,
     now_ms: int,
     start_offset: int,
     upto: int,
@@ -28,6 +35,7 @@ def count_deletable(
     `ends` are their end offsets. As in Kafka, a log is not cut below `retention_bytes`, and age
     counts from the newest record. None goes that holds a record at or behind `upto`.
     """
+    retention_bytes, retention_ms = config.retention_bytes, config.retention_ms
     size = sum(segment.size for segment in segments)
     for count, (segment, end_offset) in enumerate(zip(segments, ends, strict=True)):
         size -= segment.size

@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftpy.errors import CorruptRecord
+from kraftpy.storage.epochs import LeaderEpochs
 from kraftpy.storage.file_layer import Buffer, FileLayer
 from kraftpy.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from kraftpy.storage.record_batch import (
     HEADER_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
+    damage,
     header_damage,
     iter_records,
     read_header,
 )
 from kraftpy.storage.scan import scan_batches
+from kraftpy.storage.unchecked import Unchecked, check_batches, out_of_place
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -70,6 +73,7 @@ class Segment:
         self._sealed = False
         # Where batches stand whose timestamps nobody compared with the time index since opening.
         self._unproven = range(0)
+        self.unchecked = Unchecked()
         self._max_timestamp_offset = base_offset
         self._bytes_since_entry = 0
         self._first_timestamp: int | None = None
@@ -183,6 +187,7 @@ class Segment:
             return 0
         self._recall_timestamps()
         self._unproven = range(youngest, self.index.last_position())
+        self.unchecked = Unchecked(self._unproven.stop)
         return self._unproven.stop
 
     def forget_indexes(self) -> None:
@@ -192,6 +197,7 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self._bytes_since_entry = 0
         self._unproven = range(0)
+        self.unchecked = Unchecked()
 
     def _position_of_youngest(self) -> int | None:
         """Where the batch of the last time entry stands; None unless both last entries are true."""
@@ -251,10 +257,15 @@ class Segment:
             self.max_timestamp, self._max_timestamp_offset = last
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the batches."""
+        """Make both indexes anew from the batches, which must follow one another."""
+        unchecked, due = self.unchecked, self.base_offset
         self.forget_indexes()
-        for position, header, _ in scan_batches(self.file, 0, self.size, self.base_offset):
+        self.unchecked = unchecked  # Epochs, and what follows the segment, are not looked at.
+        for position, header, _ in scan_batches(self.file, 0, self.size, due):
+            if header.base_offset < due:
+                raise out_of_place(self.file, position, due, header.base_offset)
             self.note(header, position)
+            due = header.end_offset
 
     def cut(self, position: int, end_offset: int) -> None:
         """Remove the batches from `position` on, durably."""
@@ -263,6 +274,7 @@ class Segment:
         self.file.truncate(position)
         self.file.sync()
         self.size = position
+        self.unchecked.cut(position)
         self._sealed = False
         self.index.cut(position)
         self.times.cut(end_offset)
@@ -290,6 +302,21 @@ class Segment:
             start += header.size
 
     # -- reading --------------------------------------------------------------------------
+
+    def check(
+        self, offset: int, end: int, following: int, epochs: LeaderEpochs, start_offset: int
+    ) -> None:
+        """Look at what nobody has, from where `find(offset)` looks first up to `end`.
+
+        CorruptRecord if it is not what was written. `following` is the offset behind the segment.
+        """
+        start = self.index.lookup(offset)[1]
+        for low, high in self.unchecked.within(start, end):
+            due = check_batches(self.file, low, high, self.base_offset, epochs, start_offset)
+            after = self.header_at(high).base_offset if high < self.size else following
+            if after < due:
+                raise out_of_place(self.file, high, due, after)
+            self.unchecked.checked(low, high)
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that ends at or behind `offset`, or None if all end before it."""
@@ -351,14 +378,22 @@ class Segment:
             self.prove_max_timestamp()
         if self.max_timestamp < timestamp:
             return None
-        found = self.find(max(from_offset, self._checked_time(timestamp)))
+        first = max(from_offset, self._checked_time(timestamp))
+        found = self.find(first)
         position = found[0] if found else self.size
         while position < self.size:
             header = self.header_at(position)
             if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
-                return position
+                break
             position += header.size
-        return None
+        self._check_whole(self.index.lookup(first)[1], position)
+        return position if position < self.size else None
+
+    def _check_whole(self, start: int, end: int) -> None:
+        """No checksum of what was gone over is wrong: they cover timestamps."""
+        for low, high in self.unchecked.within(start, end):
+            for _ in scan_batches(self.file, low, high, self.base_offset):
+                pass
 
     def prove_max_timestamp(self) -> None:
         """Make sure that no batch is younger than the time index says, once after opening.
@@ -386,7 +421,11 @@ class Segment:
         return entry[1]
 
     def read_batch(self, position: int) -> bytes:
-        return self.file.read(position, self.header_at(position).size)
+        data = self.file.read(position, self.header_at(position).size)
+        wrong = damage(data, 0, len(data)) if self.unchecked else None
+        if wrong is not None:
+            raise CorruptRecord(self.file.path, position, self.base_offset, wrong)
+        return data
 
     def _sound_header(self, position: int) -> BatchHeader | None:
         """The header at what may not be a batch boundary."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kraftpy.broker.hosted import HostedPartition
+from kraftpy.broker.kept_logs import Key
 from kraftpy.broker.log_dirs import LogDirs
 from kraftpy.broker.log_keeper import KeeperConfig, LogKeeper
 from kraftpy.broker.log_manager import LogManager, LogManagerConfig
@@ -67,6 +68,10 @@ class Failures:
 
     failed: list[tuple[Uuid, list[str]]] = field(default_factory=list)
     none_left: int = 0
+    lost: list[Key] = field(default_factory=list)
+
+    def log_lost(self, key: Key) -> None:
+        self.lost.append(key)
 
     def directory_failed(
         self, directory_id: Uuid, partitions: Sequence[HostedPartition], error: KraftError

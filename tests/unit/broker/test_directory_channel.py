@@ -153,3 +153,15 @@ def test_a_replica_that_is_no_longer_here_is_not_told() -> None:
         assert not broker.channel._untold
 
     run(story, None)
+
+
+def test_a_log_that_is_damaged_is_told_as_lost_without_waiting_for_metadata() -> None:
+    async def story(controller: Controller, broker: Broker) -> None:
+        broker.logs |= {(TOPIC_ID, 0): DIR[0], (TOPIC_ID, 1): DIR[0]}
+        broker.publish(topic(), placed(0, DIR[0], DIR[2]), placed(1, DIR[0], DIR[2]))
+        broker.logs[TOPIC_ID, 1] = r.LOST_DIRECTORY
+        broker.channel.log_lost((TOPIC_ID, 1))
+        await controller.heard(1)
+        assert controller.told == [{r.LOST_DIRECTORY: [1]}]
+
+    run(story)

@@ -9,6 +9,7 @@ import structlog
 from kraftpy.broker.checkpoints import format_offsets, parse_offsets
 from kraftpy.broker.partition_dirs import find_partition_dirs, put_aside, read_topic_id
 from kraftpy.errors import ConfigError, CorruptRecord, DiskFault, StorageError
+from kraftpy.metadata_log import records as r
 from kraftpy.metadata_log.image import Changes
 from kraftpy.testing import PowerLoss, SimulatedFiles
 from tests.unit.broker.log_dirs_run import PATHS, Broker, batch, fill, image_of, topic_id
@@ -160,6 +161,20 @@ def test_a_damaged_log_costs_its_partition_only() -> None:
         again.host("orders", 1)
     assert not again.failures.failed
     assert not again.stop(), "a broker with a damaged log does not say that all is in order"
+
+
+def test_a_log_that_turns_out_to_be_damaged_is_lost_to_the_controller() -> None:
+    broker = Broker(SimulatedFiles(), image_of({"orders": 2}), paths=PATHS[:1])
+    hosted = broker.host("orders", 0)
+    key = (hosted.topic_id, 0)
+    directory = broker.manager.directory_of(key)
+    assert directory not in (None, r.LOST_DIRECTORY)
+    broker.manager.failed(hosted, CorruptRecord("a file", 0, 0, "rot"))
+    assert broker.failures.lost == [key]
+    assert broker.manager.directory_of(key) == r.LOST_DIRECTORY
+    assert broker.manager.directory_of((hosted.topic_id, 1)) is None
+    with pytest.raises(StorageError):
+        broker.host("orders", 0)
 
 
 # -- deleting -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from kraftpy.audit.kernel.columns import (
     ADDING,
     CHANGED,
     CREATED,
+    DIRECTORIES,
     ELR,
     ISR,
     LAST_KNOWN_ELR,
@@ -49,7 +50,7 @@ CONTROL: Final = (
 _PARTITION: Final = (
     "topic_id string, partition int, replicas array<int>, isr array<int>, removing array<int>, "
     "adding array<int>, elr array<int>, last_known_elr array<int>, leader int, recovery int, "
-    "leader_epoch int, partition_epoch int"
+    "leader_epoch int, partition_epoch int, directories array<string>"
 )
 RECORDS: Final = (
     "node int, offset long, epoch int, base_offset long, timestamp_ms long, type int, "
@@ -129,7 +130,17 @@ def partition_columns(rows: Array, valid: Array, interned: Interned, schema: Any
     for name, column in LISTS:
         numbers = pa.array(rows[:, column], mask=nothing | (rows[:, column] < 0))
         found[name] = pool.take(numbers).cast(schema.field(name).type)
+    found["directories"] = _directories(rows[:, DIRECTORIES], nothing, interned, schema)
     return found
+
+
+def _directories(numbers: Array, nothing: Array, interned: Interned, schema: Any) -> Any:
+    """Few lists stand for all rows: each is put into words once."""
+    missing = nothing | (numbers < 0)
+    used, at = np.unique(np.where(missing, 0, numbers), return_inverse=True)
+    names = [[uuid_text(each) for each in interned.directory_ids(int(n))] for n in used]
+    kind = schema.field("directories").type
+    return pa.array(names, kind).take(pa.array(at.reshape(-1), mask=missing))
 
 
 def _others(read: Read, count: int) -> tuple[Array, dict[str, Any]]:

@@ -74,7 +74,8 @@ def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
     _add(result, check_notes(notes, ends, _unclean(files, result, notes)), asked)
     if (asked.with_data or asked.history is not None) and result.records:
         asked.progress("data", 0, 0)
-        data = check_data(files, places, asked.history)
+        acks = [ack for each in notes for ack in each.acks]
+        data = check_data(files, places, asked.history, acks)
         result.problems += data.problems
         _add(result, data.recorded, asked)
     result.sort()

@@ -1,7 +1,8 @@
 """What a broker notes for audits: its metadata as it applies it, and leaders' high watermarks.
 
 Once a second a few of the partitions that it leads are looked at, in turn, and those that moved
-since they were last noted are noted. The lines are written by a thread: the event loop only looks.
+since they were last noted are noted, with the last record that a producer was told is safe. The
+lines are written by a thread: the event loop only looks.
 """
 
 import asyncio
@@ -84,4 +85,6 @@ _NAMES: Final = (
 def _line(partition: HostedPartition) -> dict[str, Any]:
     values = dict(zip(_NAMES, _state(partition), strict=True))
     topic_id = uuid_text(partition.topic_id)
-    return {"topic": partition.topic, "topic_id": topic_id, "partition": partition.index, **values}
+    acked = dict(zip(("acked_offset", "acked_epoch"), partition.acked, strict=True))
+    place = {"topic": partition.topic, "topic_id": topic_id, "partition": partition.index}
+    return {**place, **values, **acked}

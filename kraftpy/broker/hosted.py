@@ -71,6 +71,8 @@ class HostedPartition:
         self.producers = producers
         self.accepts = accepts  # What a client's batch must be; the topic's configs change it.
         self.placed: list[PlacedBatch] = []
+        # The last record that acks=all was answered for, and the epoch it was appended in.
+        self.acked = (-1, -1)
         self._appended: deque[Appended] = deque()
         self._fetches: dict[WaitingFetch, None] = {}
         self._deletions: list[tuple[int, asyncio.Future[int]]] = []
@@ -117,6 +119,8 @@ class HostedPartition:
             if code is None and not waiting.operation.is_done:
                 return
             self._appended.popleft()
+            if code is ErrorCode.none:
+                self.acked = (waiting.end_offset - 1, waiting.leader_epoch)
             if code is not None:
                 waiting.operation.settle(waiting.slot, code)
 

@@ -18,6 +18,7 @@ from kraftpy.audit.recorded.places import METADATA_LOG, Place
 from kraftpy.audit.recorded.reading import LogEntries
 from kraftpy.audit.rules import data_logs
 from kraftpy.audit.rules.rows import (
+    AckRow,
     CommitRow,
     DataBatchRow,
     EpochRow,
@@ -31,13 +32,13 @@ from kraftpy.broker.checkpoints import HIGH_WATERMARKS, parse_offsets
 from kraftpy.broker.partition_dirs import PartitionDir, find_partition_dirs, read_topic_id
 from kraftpy.errors import InvalidBatch, StorageError
 from kraftpy.metadata_log import records as r
-from kraftpy.metadata_log.image import EMPTY
+from kraftpy.metadata_log.image import EMPTY, Partition
 from kraftpy.storage.epochs import FILE_NAME as EPOCHS_FILE
 from kraftpy.storage.epochs import parse_checkpoint
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.storage.reader import LogReader
 from kraftpy.storage.record_batch import BatchHeader, iter_records
-from kraftpy.types import TopicId
+from kraftpy.types import NO_LEADER, TopicId
 
 _OFFSETS_TOPIC: Final = "__consumer_offsets"
 _META_FILE: Final = "meta.properties"
@@ -54,6 +55,8 @@ class MetadataFacts:
     blocks: list[ProducerBlock] = field(default_factory=list)
     # Partitions whose epochs are known from the first on.
     whole: set[PartitionKey] = field(default_factory=set)
+    # The last epoch of a partition that began with somebody who may lack what was acknowledged.
+    unclean: dict[PartitionKey, int] = field(default_factory=dict)
 
     def take(self, record: r.MetadataRecord, *, is_past: bool) -> None:
         if isinstance(record, r.ProducerIdsRecord):
@@ -65,6 +68,8 @@ class MetadataFacts:
             new = self.view.partition(key)
             if new is not None and (old is None or old.leader_epoch != new.leader_epoch):
                 self.epochs.append(LeaderEpochRow(*key, new.leader_epoch, new.leader))
+            if old is not None and new is not None and _is_unclean(old, new):
+                self.unclean[key] = new.leader_epoch
             if old is None and not is_past:
                 self.whole.add(key)
             return
@@ -72,10 +77,18 @@ class MetadataFacts:
             self.blocks.append(ProducerBlock(0, record.next_producer_id))
         self.view.replay(record)
 
+    def keeps(self, ack: AckRow) -> bool:
+        """Whether an acknowledged record must still be there: an unclean election may lose it."""
+        return ack.epoch >= self.unclean.get((ack.topic_id, ack.partition), ack.epoch)
+
     def is_compacted(self, topic: str) -> bool:
         values = self.view.configs.get((r.TOPIC_RESOURCE, topic))
         policy = "" if values is None else values.get(_CLEANUP, "")
         return topic in _INTERNAL or "compact" in policy
+
+
+def _is_unclean(old: Partition, new: Partition) -> bool:
+    return new.leader not in (NO_LEADER, old.leader, *old.isr, *old.elr)
 
 
 @dataclass(slots=True)
@@ -94,9 +107,14 @@ class DataAudit:
     problems: list[str]
 
 
-def check_data(files: FileLayer, places: Sequence[Place], history: str | None = None) -> DataAudit:
+def check_data(
+    files: FileLayer,
+    places: Sequence[Place],
+    history: str | None = None,
+    noted: Sequence[AckRow] = (),
+) -> DataAudit:
     """A55, A56, A58 and A60 over every broker's directory among the places; A54 and A57 too, with
-    a history of what producers were told."""
+    what brokers noted of their acknowledgements, or a history of what producers were told."""
     facts = read_facts(files, places)
     rows = DataRows()
     for place in places:
@@ -110,32 +128,36 @@ def check_data(files: FileLayer, places: Sequence[Place], history: str | None = 
     out.look(56, len(rows.epochs), data_logs.epochs_are_of_leaders(rows.epochs, plain, known))
     idempotent = sum(row.producer_id >= 0 for row in plain)
     out.look(58, idempotent, data_logs.sequences_are_dense(plain, facts.blocks or None))
-    if history is not None:
-        _check_acks(files, history, facts, rows, out)
+    told = [] if history is None else _told(files, history, facts)
+    _check_acks([*noted, *told], facts, rows, out)
     commits = list(_commits(facts, rows))
     out.look(60, len(commits), data_logs.commits_are_of_what_is_there(commits, rows.logs))
     _name_topics(out, facts)
     return DataAudit(out, rows.problems)
 
 
-def _check_acks(
-    files: FileLayer, history: str, facts: MetadataFacts, rows: DataRows, out: Recorded
-) -> None:
-    """Only of replicas that are at hand, and of partitions whose records are all there still."""
+def _told(files: FileLayer, history: str, facts: MetadataFacts) -> list[AckRow]:
     ids = {
         name: found
         for name in facts.view.topic_ids.changed
         if (found := facts.view.topic_ids.get(name)) is not None
     }
-    acks = list(ack_rows(read_acks(files, history), ids))
+    return list(ack_rows(read_acks(files, history), ids))
+
+
+def _check_acks(
+    every: Sequence[AckRow], facts: MetadataFacts, rows: DataRows, out: Recorded
+) -> None:
+    """Only of replicas that are at hand, and of partitions whose records are all there still."""
     here = {(log.topic_id, log.partition, log.node): log.start_offset for log in rows.logs}
     isrs = {}
     for key in {(log.topic_id, log.partition) for log in rows.logs} - rows.compacted:
         state = facts.view.partition(key)
         members = () if state is None else {*state.isr, *state.elr}
         isrs[key] = [node for node in sorted(members) if here.get((*key, node)) == 0]
+    acks = [ack for ack in every if (ack.topic_id, ack.partition) in isrs and facts.keeps(ack)]
     out.look(54, len(acks), data_logs.acked_records_are_in_sync(acks, rows.batches, isrs))
-    told = [ack for ack in acks if ack.epoch >= 0]
+    told = [ack for ack in every if ack.epoch >= 0]
     out.look(57, len(told), data_logs.acks_are_by_the_leader(told, facts.epochs))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from kraftpy.audit.rules import node_logs, node_records
 from kraftpy.audit.rules.rows import (
+    AckRow,
     AppliedRow,
     LeaderRow,
     ReplicaRow,
@@ -45,6 +46,7 @@ class NodeNotes:
     watermarks: list[WatermarkRow] = field(default_factory=list)
     applied: list[AppliedRow] = field(default_factory=list)
     replicas: list[ReplicaRow] = field(default_factory=list)
+    acks: list[AckRow] = field(default_factory=list)
     requests: list[UncleanRequest] = field(default_factory=list)
     topics: dict[bytes, str] = field(default_factory=dict)
     not_understood: int = 0
@@ -97,6 +99,10 @@ def _take_replica(out: NodeNotes, place: tuple[int, int, int], line: dict[str, A
     out.topics[topic_id] = str(line["topic"])
     names = ReplicaRow._fields[4:]
     out.replicas.append(ReplicaRow(*place, topic_id, *(int(line[name]) for name in names)))
+    acked = int(line.get("acked_offset", -1))
+    if acked >= 0:
+        epoch = int(line["acked_epoch"])
+        out.acks.append(AckRow(out.node, topic_id, int(line["partition"]), acked, epoch))
 
 
 def _request(line: dict[str, Any]) -> UncleanRequest:

@@ -144,7 +144,7 @@ _CONTROL = "batch headers and control records of the metadata logs"
 _NODES = "the metadata logs of two nodes or more"
 _NOTES = "what nodes noted (audit-notes)"
 _DATA = "the partitions of data in brokers' directories"
-_ACKS = "a history of what producers were told, and the partitions of data"
+_ACKS = "what brokers noted of acks, or a history of them (--history); partitions of data"
 
 # What each must be given; without it a rule looked at nothing, and the report says so.
 NEEDS: Final[dict[int, str]] = {

@@ -224,10 +224,16 @@ def note_controls(out: NodeSurvey, row: SurveyRow, controls: Sequence[ControlRec
     for offset, control in enumerate(controls, row.base_offset):
         if isinstance(control, LeaderChange):
             out.leaders.append(LeaderRow(out.node, offset, row.epoch, control.leader_id))
+            # Whoever is elected tells by whom: the voters, as they are then.
+            _note_voters(out, row, offset, frozenset(each for each, _ in control.voters))
             out.leaders_at_ms.setdefault((row.epoch, control.leader_id), row.timestamp_ms)
         elif isinstance(control, Voters):
-            ids = frozenset(voter.voter_id for voter in control.voters)
-            out.voters.append(VotersRow(out.node, offset, row.epoch, ids))
+            _note_voters(out, row, offset, frozenset(each.voter_id for each in control.voters))
+
+
+def _note_voters(out: NodeSurvey, row: SurveyRow, offset: int, ids: frozenset[int]) -> None:
+    if ids:
+        out.voters.append(VotersRow(out.node, offset, row.epoch, ids))
 
 
 def _fits(last: BatchRow, row: BatchRow) -> bool:

@@ -83,7 +83,9 @@ class Client:
     epochs: list[int] = field(default_factory=list)  # All that it was told, in this life.
     owned: frozenset[Partition] = frozenset()  # What it reads.
     target: frozenset[Partition] = frozenset()  # What it was last told to read.
+    said: frozenset[Partition] | None = None  # What it last said it reads, in an answered request.
     is_full: bool = True  # Its next heartbeat says everything.
+    is_unsure: bool = False  # It does not know what became of its last heartbeat.
     is_stuck: bool = False  # It does not give up anything.
     is_away: bool = False
     waiting: Token | None = None
@@ -100,11 +102,21 @@ class Client:
     def lets_go(self) -> None:
         self.owned = self.target = frozenset()
         self.epoch, self.is_full, self.is_stuck = JOIN, True, False
+        self.is_unsure, self.said = False, None
 
     def reconcile(self) -> None:
-        """Give up and take over, as it was told."""
+        """Give up and take over, as it was told; nothing new while it may have been told more.
+
+        A coordinator cannot know whether an answer was heard, so the protocol leaves this to
+        clients.
+        """
         if self.is_in:
-            self.owned = self.target | (self.owned if self.is_stuck else frozenset())
+            given = self.target & self.owned if self.is_unsure else self.target
+            self.owned = given | (self.owned if self.is_stuck else frozenset())
+
+    def is_lost(self) -> None:
+        """It says everything again."""
+        self.is_full, self.is_unsure, self.said = True, True, None
 
 
 class Model:
@@ -229,7 +241,7 @@ class Model:
             topics=client.topics if is_full else None,
             regex=client.regex if is_full else None,
             assignor=client.assignor if is_full else None,
-            owned=client.owned,
+            owned=None if client.owned == client.said and not is_full else client.owned,
         )
         token = Token(client, request)
         self.tokens.append(token)
@@ -245,7 +257,8 @@ class Model:
             self.send(client)
 
     def gives_up_waiting(self, client: Client) -> None:
-        client.waiting, client.is_full = None, True
+        client.waiting = None
+        client.is_lost()
 
     def leave(self, client: Client, *, for_now: bool) -> None:
         """It closes what it reads before it says so."""
@@ -299,16 +312,16 @@ class Model:
         if token.request.epoch < 0:
             return
         if answer.error is ErrorCode.none:
-            self._accepted(client, answer)
+            self._accepted(client, token.request, answer)
         elif answer.error in _START_AGAIN:
             client.lets_go()
             client.epochs.clear()
         elif answer.error is ErrorCode.fenced_instance_id:
             self.restart(client)
         else:
-            client.is_full = True
+            client.is_lost()
 
-    def _accepted(self, client: Client, answer: HeartbeatAnswer) -> None:
+    def _accepted(self, client: Client, request: HeartbeatRequest, answer: HeartbeatAnswer) -> None:
         if not client.is_in and client.instance_id is not None:
             self._takes_over(client)
         client.heard_ms = self.now_ms
@@ -316,7 +329,8 @@ class Model:
             client.epochs.append(answer.epoch)
         if answer.epoch < client.epoch:
             raise Violation(f"{client.member_id} goes back to epoch {answer.epoch}")
-        client.epoch, client.is_full = answer.epoch, False
+        client.epoch, client.is_full, client.is_unsure = answer.epoch, False, False
+        client.said = client.said if request.owned is None else request.owned
         if answer.assigned is not None:
             client.target = answer.assigned
 
@@ -337,8 +351,10 @@ class Model:
         state = self.group.state
         self._nobody_shares(state)
         self._nobody_is_forgotten(state)
-        if len(state.profiles) > SIZE_MAX:
-            raise Violation(f"{len(state.profiles)} members")
+        # An instance may be there twice, if a coordinator died while it was replaced.
+        members = {each.instance_id or name for name, each in state.profiles.items()}
+        if len(members) > SIZE_MAX:
+            raise Violation(f"{len(members)} members")
         if state.epoch < self.epoch or state.target_epoch > state.epoch:
             raise Violation(f"the group goes from epoch {self.epoch} to {state.epoch}")
         self.epoch = state.epoch
@@ -347,10 +363,14 @@ class Model:
     def _nobody_shares(self, state: ConsumerState) -> None:
         owners: dict[Partition, str] = {}
         for client in self.clients.values():
-            if client.is_in and client.member_id in state.profiles:
+            if client.is_in and self._has_a_say(client, state):
                 for each in client.owned:
                     if owners.setdefault(each, client.name) != client.name:
                         raise Violation(f"{client.name} and {owners[each]} both read {each}")
+
+    def _has_a_say(self, client: Client, state: ConsumerState) -> bool:
+        """One that is half taken out, by a coordinator that died over it, is refused as others."""
+        return client.member_id in state.profiles and client.member_id in state.currents
 
     def _nobody_is_forgotten(self, state: ConsumerState) -> None:
         for client in self.clients.values():
@@ -370,18 +390,18 @@ class Model:
 
     def converge(self) -> None:
         """All goes well from now on: then everybody has its share, and nobody else is there."""
-        # Those that do not let go may be found out one after the other.
-        turns = 2 + sum(client.is_stuck for client in self.clients.values())
-        self._all_goes_well(turns * (SESSION_MS + REBALANCE_MS) // 1000)
+        self._all_goes_well(2)
         self._all_is_settled()
         for name, size in self.cluster.sizes.items():
             self.cluster.sizes[name] = size._replace(partitions=size.partitions + 1)
         self.topics_changed()
-        self._all_goes_well(10)
+        self._all_goes_well(1)
         self._all_is_settled()
 
-    def _all_goes_well(self, turns: int) -> None:
-        for _ in range(turns):
+    def _all_goes_well(self, timeouts: int) -> None:
+        # Those that do not let go may be found out one after the other.
+        timeouts += sum(client.is_stuck for client in self.clients.values())
+        for _ in range(timeouts * (SESSION_MS + REBALANCE_MS) // 1000):
             for client in self.clients.values():
                 client.reconcile()
                 self.heartbeat(client)

@@ -118,7 +118,7 @@ class _Round:
         for each in sorted(
             waiting, key=lambda each: self._place(each.request.member_id), reverse=True
         ):
-            self._answers.append((each.token, self._reconcile(each.request)))
+            self._answers.append((each.token, self._reconcile(each)))
         alive = [each.request.member_id for each in waiting]
         alive = [each for each in alive if each in state.profiles]
         return Decision(self._draft.records, self._answers, alive, self._gone)
@@ -195,16 +195,20 @@ class _Round:
         self._update(asked)
 
     def _replace(self, old_id: str, new_id: str) -> None:
-        """A static member is back, perhaps under another id: what it had is still its own."""
+        """A static member is back, perhaps under another id: what it had is still its own.
+
+        The new one is there before the old one goes, so that at no time nobody has it.
+        """
         state, draft = self._state, self._draft
         profile, target = state.profiles[old_id], state.target(old_id)
         current = replace(state.current(old_id), epoch=JOIN, previous_epoch=JOIN)
         if old_id != new_id:
-            draft.remove(old_id)
-            self._gone.append(old_id)
             draft.put(kinds.PROFILE, profile, new_id)
             draft.put(kinds.TARGET, target, new_id)
         draft.put(kinds.CURRENT, current, new_id)
+        if old_id != new_id:
+            draft.remove(old_id)
+            self._gone.append(old_id)
 
     def _update(self, asked: HeartbeatRequest) -> None:
         before = self._state.profiles.get(asked.member_id)
@@ -247,8 +251,10 @@ class _Round:
         if found != state.topics:
             draft.put(kinds.TOPICS, found)
             self._bumps = True
+        if readers.keys() - state.targets.keys():  # Those who were replaced when a draft was cut.
+            self._bumps = True
         if self._bumps:
-            draft.put(kinds.GROUP, state.epoch + 1)
+            draft.bump()
         if state.epoch > state.target_epoch:
             shares = ASSIGNORS[assignor_of(state, self._config)](readers, state.topics)
             for member_id, share in sorted(shares.items()):
@@ -260,11 +266,12 @@ class _Round:
         names = frozenset(profile.topics)
         return names | self._topics.matching(profile.regex) if profile.regex else names
 
-    def _reconcile(self, asked: HeartbeatRequest) -> HeartbeatAnswer:
-        state, member_id = self._state, asked.member_id
+    def _reconcile(self, each: Asked) -> HeartbeatAnswer:
+        state, asked = self._state, each.request
+        member_id = asked.member_id
         before, target = state.current(member_id), state.target(member_id)
-        taken = frozenset(each for each in target if state.owners.get(each, member_id) != member_id)
-        after = reconciled(before, target, state.target_epoch, asked.owned, taken)
+        taken = frozenset(one for one in target if state.owners.get(one, member_id) != member_id)
+        after = reconciled(before, target, state.target_epoch, each.released, taken)
         if after != state.currents.get(member_id):
             self._draft.put(kinds.CURRENT, after, member_id)
         is_told = asked.epoch == JOIN or asked.is_full or after.assigned != before.assigned

@@ -5,6 +5,10 @@ What follows from a heartbeat is decided on the group as it is in the log. So on
 on its way; what comes meanwhile waits, and is decided together when it is known what became of it.
 A heartbeat that changes nothing does not wait. Members are told of nothing that is not committed.
 
+A member's partition is free only when a heartbeat, that came after the member was told to give it
+up, does not name it. One that came before says little: the member may have been given the partition
+by the answer before, and begin to read it while the heartbeat waits here.
+
 What always holds: who waits for an answer gets one; a member that is not heard for its session, or
 that does not give up partitions for its rebalance timeout, is taken out.
 """
@@ -17,7 +21,7 @@ from kio.schema.errors import ErrorCode
 
 from kraftpy.broker.groups.config import GroupConfig
 from kraftpy.broker.groups.consumer_decisions import Decision, Topics, decide
-from kraftpy.broker.groups.consumer_records import MemberState
+from kraftpy.broker.groups.consumer_records import NOTHING, MemberState, Partitions
 from kraftpy.broker.groups.consumer_requests import (
     Asked,
     HeartbeatAnswer,
@@ -49,6 +53,7 @@ class ConsumerGroup:
         self._storing: Decision | None = None
         self._refresh = True  # Topics may have changed since the last decision.
         self._revoking: dict[str, int] = {}  # Members with a rebalance timer, and their epoch.
+        self._owned: dict[str, Partitions] = {}  # What members last said that they have.
 
     # -- looking ------------------------------------------------------------------------------
 
@@ -78,6 +83,8 @@ class ConsumerGroup:
 
     def heartbeat(self, asked: HeartbeatRequest, token: object) -> None:
         """Answered by an effect, now or when what follows from it is committed."""
+        if asked.owned is not None:
+            self._owned[asked.member_id] = asked.owned
         if self._changes_nothing(asked):
             current = self.state.currents[asked.member_id]
             told = current.assigned if asked.is_full else None
@@ -85,8 +92,13 @@ class ConsumerGroup:
             self.effects.append(Answer(token, answer))
             self._keep_alive(asked.member_id)
             return
-        self._waiting.append(Asked(asked, token))
+        self._waiting.append(Asked(asked, token, self._released(asked.member_id)))
         self._go_on()
+
+    def _released(self, member_id: str) -> Partitions:
+        """Nothing, before it has said what it has; a heartbeat without that changes nothing."""
+        owned = self._owned.get(member_id)
+        return NOTHING if owned is None else self.state.current(member_id).revoking - owned
 
     def _changes_nothing(self, asked: HeartbeatRequest) -> bool:
         """Nearly all of them, while nobody comes or goes."""
@@ -168,6 +180,7 @@ class ConsumerGroup:
             if member_id in self.state.profiles:  # Its end was not committed.
                 self._keep_alive(member_id)
                 continue
+            self._owned.pop(member_id, None)
             self.effects.append(StopTimer((SESSION, member_id)))
             self._stop_rebalance_timer(member_id)
         for member_id in decision.alive:
@@ -243,7 +256,7 @@ class ConsumerGroup:
         """Why offsets are not taken, if they are not. A group without members takes anybody's."""
         if epoch < 0 and self.state.is_empty:
             return None
-        if member_id not in self.state.profiles:
+        if member_id not in self.state.currents:  # It was never told an epoch, or not any more.
             return ErrorCode.unknown_member_id
         if version < _FIRST_COMMIT_WITH_EPOCH:
             return ErrorCode.unsupported_version
@@ -253,7 +266,7 @@ class ConsumerGroup:
         """Who is no member may ask, too."""
         if member_id is None and epoch < 0:
             return None
-        if member_id is None or member_id not in self.state.profiles:
+        if member_id is None or member_id not in self.state.currents:
             return ErrorCode.unknown_member_id
         return self._check_epoch(member_id, epoch)
 

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from kraftpy.broker.groups.consumer_records import Partitions
+from kraftpy.broker.groups.consumer_records import NOTHING, Partitions
 from kraftpy.broker.groups.topic_patterns import PatternError, TopicPattern
 
 JOIN: Final = 0
@@ -57,6 +57,7 @@ class Asked(NamedTuple):
 
     request: HeartbeatRequest
     token: Any
+    released: Partitions = NOTHING  # What it was told to give up, before, and says it has not.
 
 
 Operation = Asked | Leaving

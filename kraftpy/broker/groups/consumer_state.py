@@ -4,8 +4,11 @@
 loads it later. A draft is a copy, in which each record that is decided shows at once, so that the
 next decision sees it; it is thrown away when its records are committed, or will not be.
 
-What always holds: `owners` says who has a partition, or has still to give it up; nobody gets it
-meanwhile.
+What always holds:
+- `owners` says who has a partition, or has still to give it up; nobody gets it meanwhile.
+- A large draft is more than one batch of the log, and a coordinator that dies leaves a beginning of
+  it. So any beginning is a sound state: a new epoch comes first, and makes whoever loads it decide
+  the rest again.
 """
 
 from dataclasses import dataclass, field
@@ -143,6 +146,13 @@ class Draft:
         self.state.replay(key, value)
         self.records.append(consumer_record(key, value))
 
+    def bump(self) -> None:
+        """Before all else that it is the reason for."""
+        key = ConsumerKey(kinds.GROUP, self.state.group_id)
+        epoch = self.state.epoch + 1
+        self.state.replay(key, epoch)
+        self.records.insert(0, consumer_record(key, epoch))
+
     def remove(self, member_id: str) -> None:
         for kind in (kinds.CURRENT, kinds.TARGET, kinds.PROFILE):
             self.put(kind, None, member_id)
@@ -152,24 +162,25 @@ def reconciled(
     current: Current,
     target: Partitions,
     target_epoch: int,
-    owned: Partitions | None,
+    released: Partitions,
     taken: Partitions,
 ) -> Current:
-    """One step of a member towards its target. `owned`: what it says that it has, if it does.
+    """One step of a member towards its target.
 
     STABLE      to UNREVOKED, if it has partitions that the target gives to others;
                 else to the target's epoch, with what nobody else has: STABLE or UNRELEASED
     UNREVOKED   stays until the member says that it gave them up; then as STABLE
     UNRELEASED  takes what has been released since; then as STABLE
-    `taken` are those of the target that others still have.
+    `released` are those that it gave up, after it was told to; `taken` those of the target that
+    others still have.
     """
     if current.state is MemberState.STABLE and current.epoch == target_epoch:
         return current
-    if current.state is MemberState.UNREVOKED and (owned is None or owned & current.revoking):
+    if current.state is MemberState.UNREVOKED and not current.revoking <= released:
         return current
     kept = current.assigned & target
     revoking = current.assigned - target
-    if revoking and (owned is None or owned & revoking):
+    if revoking:
         return Current(
             epoch=current.epoch,
             previous_epoch=current.previous_epoch,

@@ -33,6 +33,12 @@ class FaultPlan:
         self._times = Faults(interval_s, random.Random(situation.rng.getrandbits(64)))
         self._number = 0
         self._standing: dict[int, Fault] = {}
+        self._fired: set[str] = set()
+
+    @property
+    def missing(self) -> list[str]:
+        """Those that never fired yet."""
+        return [name for name in self._names if name not in self._fired]
 
     async def run(self) -> None:
         """Until it is cancelled. Now and then a second fault meets the first."""
@@ -42,7 +48,8 @@ class FaultPlan:
             if len(self._standing) >= 2 or (self._standing and self._situation.rng.random() < 0.7):
                 await self._heal_one()
                 continue
-            name = self._names[turn % len(self._names)]
+            due = self.missing or self._names
+            name = due[turn % len(due)]
             turn += 1
             if not await self._begin(name):
                 await asyncio.sleep(_TRY_AGAIN_S)
@@ -62,6 +69,7 @@ class FaultPlan:
             return False
         self._write("ok", fault.name, {"nemesis": name, **fault.details, "fault": number})
         self._standing[number] = fault
+        self._fired.add(name)
         self._progress.faults += 1
         targets = ",".join(fault.details.get("targets", ()))
         self._progress.last_fault = f"{fault.name} {targets}"
@@ -95,7 +103,7 @@ async def heal_everything(situation: Situation) -> None:
     cluster = situation.cluster
     cluster.proxy.order(do="heal")
     cluster.look()
-    for name, node in cluster.nodes.items():
+    for name, node in cluster.present.items():
         node.may_exit = False
         cluster.signal(name, signal.SIGCONT)
         if cluster.has_faulty_nodes and node.starts:

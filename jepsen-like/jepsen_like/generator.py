@@ -4,9 +4,11 @@ Gaps are exponential, so that operations of different clients meet in every way;
 behind does not catch up by asking faster than the cluster can answer.
 """
 
+import itertools
 import random
+from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +16,17 @@ class Mix:
     """Kinds of operations and their weights."""
 
     weights: Mapping[str, float]
+    _kinds: tuple[str, ...] = field(init=False)
+    _shares: tuple[float, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds = tuple(sorted(self.weights))
+        object.__setattr__(self, "_kinds", kinds)
+        shares = tuple(itertools.accumulate(self.weights[kind] for kind in kinds))
+        object.__setattr__(self, "_shares", shares)
 
     def choose(self, rng: random.Random) -> str:
-        kinds = sorted(self.weights)
-        return rng.choices(kinds, [self.weights[kind] for kind in kinds])[0]
+        return self._kinds[bisect_right(self._shares, rng.random() * self._shares[-1])]
 
 
 class Pace:

@@ -77,6 +77,7 @@ class Observer:
             key for key in self._seen.partitions if key.rpartition("-")[0] not in info.topics
         ]:
             del self._seen.partitions[key]  # Its topic is gone.
+            self._seen.replicas.pop(key, None)
 
     def _one(self, key: str, each: Any) -> None:
         if key not in self._epochs and len(self._epochs) >= _PARTITIONS_MAX:
@@ -87,6 +88,7 @@ class Observer:
         leader = f"b{each.leader}" if each.leader >= 0 else None
         isr = [f"b{node_id}" for node_id in each.isr]
         self._seen.partitions[key] = (leader, len(isr), len(each.replicas))
+        self._seen.replicas[key] = tuple(f"b{node_id}" for node_id in each.replicas)
         if self._last.get(key) != (leader, tuple(isr), each.leader_epoch):
             self._last[key] = (leader, tuple(isr), each.leader_epoch)
             value = {"leader": leader, "isr": isr}

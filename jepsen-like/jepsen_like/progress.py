@@ -21,9 +21,14 @@ class Progress:
         self.last_fault = ""
         self._window: list[tuple[float, int]] = []
 
+    @property
+    def total(self) -> int:
+        """Operations that have ended."""
+        return sum(self.counts[kind] for kind in ("ok", "fail", "info"))
+
     def show(self, now_s: float) -> None:
         """Say how it stands; on no terminal only every few seconds."""
-        total = sum(self.counts[kind] for kind in ("ok", "fail", "info"))
+        total = self.total
         self._window = [*self._window[-20:], (now_s, self.counts["ok"])]
         if self._quiet or (not self._live and now_s - self._said_s < _EVERY_S):
             return

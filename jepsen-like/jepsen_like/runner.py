@@ -8,6 +8,7 @@ import asyncio
 import datetime
 import os
 import random
+import resource
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,6 +31,8 @@ HISTORY: Final = "history.jsonl"
 _START_S: Final = 90.0
 _LOOK_S: Final = 0.2
 _OPEN_OPS_S: Final = 35.0
+# How long the load goes on for faults that never fired within its time: without, nothing is known.
+_OVERTIME_S: Final = 90.0
 # Between the last change and the last look: brokers hear of a change when they fetch it.
 _QUIET_S: Final = 3.0
 
@@ -183,6 +186,7 @@ class Run:
             ]
             stop = asyncio.Event()
             self._phase("warmup")
+            cpu = self._cpu_s()
             loads = [asyncio.create_task(lane.run(stop)) for lane in lanes]
             try:
                 await asyncio.sleep(options.warmup_s)
@@ -193,6 +197,8 @@ class Run:
             finally:
                 stop.set()
                 await _finish(loads)
+            used = {name: round(spent - cpu[name], 3) for name, spent in self._cpu_s().items()}
+            self._write_run("ok", "cpu", v={**used, "operations": self._progress.total})
             await asyncio.sleep(_QUIET_S)
             await self._last_look(lanes)
             self._phase("stop")
@@ -200,6 +206,12 @@ class Run:
             loop = asyncio.get_running_loop()
             codes = await loop.run_in_executor(None, self._cluster.stop_all)
             self._write_run("ok", "stopped", v=codes)
+
+    def _cpu_s(self) -> dict[str, float]:
+        """Processor time of the harness itself, which is what a cluster does not get."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        proxy = self._cluster.proxy.cpu_s() if self._cluster is not None else 0.0
+        return {"clients": usage.ru_utime + usage.ru_stime, "proxy": proxy}
 
     @asynccontextmanager
     async def _watched(self) -> AsyncIterator[None]:
@@ -265,6 +277,9 @@ class Run:
         task = asyncio.create_task(plan.run())
         try:
             await asyncio.wait([task], timeout=options.time_s)
+            overtime = time.monotonic() + _OVERTIME_S
+            while plan.missing and time.monotonic() < overtime and not task.done():
+                await asyncio.wait([task], timeout=_LOOK_S)
             if task.done():
                 task.result()  # Only by raising: it has no end of its own.
         finally:

@@ -199,3 +199,51 @@ def test_nobody_there_is_definite_and_silence_is_not() -> None:
         await rounds_of_the_loop()
 
     asyncio.run(main())
+
+
+def test_a_record_without_a_sequence_is_sent_again_too() -> None:
+    codes = iter([7, 0])
+    frames: list[bytes] = []
+
+    def answer(_api: int, frame: bytes) -> bytes:
+        frames.append(frame)
+        return produced(next(codes), 3)
+
+    async def story(client: KafkaClient, broker: FakeBroker) -> None:
+        assert (await client.send("t", 0, b"1", idempotent=False, retry_s=20)).offset == 3
+        assert len(frames) == 2
+        assert 22 not in broker.asked  # It has no producer id.
+
+    run(answer, story)
+
+
+def test_answers_are_taken_apart_wherever_the_network_cuts_them() -> None:
+    async def main() -> None:
+        body = b"x" * 50
+
+        async def dribble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            for _ in range(2):
+                (length,) = struct.unpack(">i", await reader.readexactly(4))
+                _, _, number = struct.unpack_from(">hhi", await reader.readexactly(length))
+                for byte in struct.pack(">ii", len(body) + 4, number) + body:
+                    writer.write(bytes([byte]))
+                    await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(dribble, "127.0.0.1", 0)
+        connection = Connection("127.0.0.1", server.sockets[0].getsockname()[1])
+        assert await connection.ask(3, 7, b"", WAIT_S) == body
+        assert await connection.ask(3, 7, b"", WAIT_S) == body
+        connection.close()
+        server.close()
+        await server.wait_closed()
+        await rounds_of_the_loop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("value", [b"1", b"12345678", b"", b"x" * 70, b"x" * 300])
+def test_a_record_of_any_length_is_read(value: bytes) -> None:
+    """Short ones are read by a shorter way."""
+    batch = one_record(value, 1000)
+    assert read_batches(batch)[0].records == [(0, value)]

@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from jepsen_like.cluster.processes import ClusterOptions
 from jepsen_like.nemesis import network
 from jepsen_like.nemesis.base import Seen, Situation
 from jepsen_like.nemesis.registry import NEMESES, parse
@@ -14,6 +15,7 @@ NODES = ["c1", "c2", "c3", "b101", "b102", "b103"]
 class FakeNode:
     def __init__(self, name: str) -> None:
         self.name = name
+        self.node_id = int(name[1:])
         self.is_controller = name.startswith("c")
         self.is_running = True
 
@@ -23,6 +25,11 @@ class FakeCluster:
 
     def __init__(self) -> None:
         self.nodes = {name: FakeNode(name) for name in NODES}
+        self.options = ClusterOptions(directory="")
+
+    @property
+    def present(self) -> dict[str, FakeNode]:
+        return self.nodes
 
     @property
     def controllers(self) -> list[FakeNode]:

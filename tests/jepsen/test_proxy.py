@@ -170,3 +170,70 @@ def test_the_owner_of_a_socket_is_found_by_its_two_ports() -> None:
     assert find_inode(table, 0xC350, 0x2387) == "222"
     assert find_inode(table, 0x2387, 0xC350) == "111"
     assert find_inode(table, 1, 2) is None
+
+
+def test_what_is_sent_before_the_other_side_is_there_arrives() -> None:
+    async def story(found: Bench) -> None:
+        streams = [await found.connect() for _ in range(10)]
+        for _, writer in streams:
+            writer.write(b"early")
+        for reader, _ in streams:
+            assert await reader.readexactly(5) == b"early"
+
+    run(story)
+
+
+def test_a_held_connection_that_is_reset_ends_without_a_word() -> None:
+    """Nobody is told of an error that is none, and nothing stays behind."""
+
+    async def story(found: Bench) -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        reader, writer = await found.connect()
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x"
+        await found.rule("client", "b101", hold=True)
+        writer.write(b"held")
+        await asyncio.sleep(0)
+        await found.proxy.obey({"do": "reset", "from": "client", "to": "b101"})
+        assert await ended(reader) == b""
+        await found.proxy.obey({"do": "heal"})
+        await asyncio.gather(*found.proxy._tasks)
+        assert not found.proxy._joined
+        assert told == []
+
+    run(story)
+
+
+def test_the_end_of_a_connection_waits_for_a_held_link() -> None:
+    async def story(found: Bench) -> None:
+        reader, writer = await found.connect()
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x"
+        await found.rule("client", "b101", hold=True)
+        writer.close()
+        await asyncio.sleep(SILENCE_S)
+        assert len(found.proxy._joined) == 1
+        await found.proxy.obey({"do": "heal"})
+        await asyncio.gather(*found.proxy._tasks)
+        assert not found.proxy._joined
+
+    run(story)
+
+
+def test_a_large_answer_arrives_whole_behind_a_slow_reader() -> None:
+    async def story(found: Bench) -> None:
+        reader, writer = await found.connect()
+        sent = bytes(range(256)) * 8192
+
+        async def send() -> None:
+            for at in range(0, len(sent), 10_000):
+                writer.write(sent[at : at + 10_000])
+                await writer.drain()
+
+        sending = asyncio.create_task(send())
+        await asyncio.sleep(SILENCE_S)
+        assert await reader.readexactly(len(sent)) == sent
+        await sending
+
+    run(story)

@@ -18,6 +18,9 @@ unseen                an acknowledged value that nobody read and no poll went ov
                       unknown.
 g1a                   a poll returned a value whose send certainly failed. Fail promises that the
                       value never appears.
+corrupt-read          a poll was given bytes that are no records: a checksum is wrong. The reader
+                      noticed, but a broker may not serve what it has not checked, or what rotted
+                      since.
 phantom               a poll returned a value that nobody sent, or sent only afterwards, or sent
                       to another partition.
 
@@ -31,6 +34,7 @@ from jepsen_like.checkers.trace import Call, Trace, numbers
 from jepsen_like.verdict import Anomaly, CheckResult, Findings
 
 NAME: Final = "log-values"
+CORRUPT: Final = "CORRUPT"  # How an error begins that says so.
 
 
 def check(trace: Trace) -> CheckResult:
@@ -43,6 +47,7 @@ def check(trace: Trace) -> CheckResult:
         _duplicates(findings, log, fatal=idempotent)
         _wrong_reads(findings, log)
         _missing(findings, trace, log)
+    _corrupt_reads(findings, trace)
     return findings.result()
 
 
@@ -99,6 +104,19 @@ def _wrong_reads(findings: Findings, log: KeyLog) -> None:
                 offsets=(offset, offset),
             )
         )
+
+
+def _corrupt_reads(findings: Findings, trace: Trace) -> None:
+    for call in trace.of("poll"):
+        if call.failed and (call.answer.err or "").startswith(CORRUPT):
+            findings.add(
+                Anomaly(
+                    kind="corrupt-read",
+                    message=f"{call.k} from {call.invoke.off} on: {call.answer.err}",
+                    key=call.k,
+                    ops=numbers((call,)),
+                )
+            )
 
 
 def _missing(findings: Findings, trace: Trace, log: KeyLog) -> None:

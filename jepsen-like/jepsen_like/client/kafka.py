@@ -2,8 +2,9 @@
 
 Every operation ends in one of three ways: it returns (it happened), Definite is raised (it surely
 did not), or Indefinite (nobody knows). Nothing is repeated behind the caller's back; `send` alone
-repeats an idempotent record, under the same sequence number, and then one indefinite attempt makes
-the whole operation indefinite unless a later one is acknowledged.
+repeats a record, as producers do, and then one indefinite attempt makes the whole operation
+indefinite unless a later one is acknowledged. An idempotent record keeps its sequence number; one
+that is not may stand in the log more than once.
 """
 
 import asyncio
@@ -17,7 +18,6 @@ from jepsen_like.client.codec import BadAnswer
 from jepsen_like.client.connection import Connection
 from jepsen_like.client.errors import (
     DUPLICATE_SEQUENCE,
-    NOT_LEADER,
     Unanswered,
     Unsent,
     is_definite,
@@ -40,6 +40,7 @@ DESCRIBE_CONFIGS: Final = (32, 1)
 ELECT_LEADERS: Final = (43, 1)
 ALTER_CONFIGS: Final = (44, 0)
 REASSIGN: Final = (45, 0)
+UNREGISTER_BROKER: Final = (64, 0)
 DESCRIBE_QUORUM: Final = (55, 0)
 
 Address = tuple[str, int]
@@ -83,7 +84,8 @@ class KafkaClient:
         self.timeout_s = timeout_s
         self._learns = learns
         self._bootstrap = list(brokers.values()) if isinstance(brokers, Mapping) else list(brokers)
-        self._known: dict[int, Address] = dict(brokers) if isinstance(brokers, Mapping) else {}
+        self._given: dict[int, Address] = dict(brokers) if isinstance(brokers, Mapping) else {}
+        self._known = dict(self._given)
         self._controllers = dict(controllers)
         self._rng = rng
         self._connections: dict[Address, Connection] = {}
@@ -156,8 +158,8 @@ class KafkaClient:
             except (Definite, Indefinite, BadAnswer) as error:
                 problem = error
                 continue
-            if self._learns:
-                self._known.update(found.nodes)
+            if self._learns and found.nodes:
+                self._known = {**self._given, **found.nodes}  # Others have left.
             self._topics.update(found.topics)
             return found
         raise Definite(f"no metadata: {problem}")
@@ -184,13 +186,15 @@ class KafkaClient:
     async def send(
         self, topic: str, partition: int, value: bytes, *, idempotent: bool, retry_s: float = 0.0
     ) -> Sent:
-        """Append one record with acks=all."""
-        if not idempotent:
-            return await self._attempt(topic, partition, one_record(value, _now_ms()))
-        producer_id, epoch = await self._own_producer()
+        """Append one record with acks=all, and try again for so long."""
         key = (topic, partition)
         sequence = self._sequences.get(key, 0)
-        batch = one_record(value, _now_ms(), producer_id, epoch, sequence)
+        if idempotent:
+            producer_id, epoch = await self._own_producer()
+            sequence = self._sequences.get(key, 0)
+            batch = one_record(value, _now_ms(), producer_id, epoch, sequence)
+        else:
+            batch = one_record(value, _now_ms())
         deadline = time.monotonic() + retry_s
         doubt: Indefinite | None = None
         while True:
@@ -240,10 +244,17 @@ class KafkaClient:
         # NOT_LEADER_OR_FOLLOWER as well: a leader that was replaced says it of what it appended.
         raise Indefinite(name_of(code))
 
-    async def poll(self, topic: str, partition: int, offset: int, wait_ms: int = 100) -> Polled:
+    async def poll(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        wait_ms: int = 100,
+        bytes_max: int = _FETCH_BYTES_MAX,
+    ) -> Polled:
         """Records from `offset` on, as many as come within the time."""
         info = await self._leader(topic, partition)
-        body = requests.fetch(topic, partition, offset, wait_ms, _FETCH_BYTES_MAX)
+        body = requests.fetch(topic, partition, offset, wait_ms, bytes_max)
         fetched = requests.read_fetch(await self._read(info, topic, partition, FETCH, body))
         self._check(fetched.error, topic, partition)
         try:
@@ -273,8 +284,7 @@ class KafkaClient:
 
     def _check(self, code: int, topic: str, partition: int) -> None:
         if code:
-            if code == NOT_LEADER:
-                self.forget_leader(topic, partition)
+            self.forget_leader(topic, partition)
             raise Definite(name_of(code))
 
     # -- groups --------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ _CRC_AT: Final = 21
 _LENGTH_FROM: Final = 12
 _CONTROL: Final = 0x20
 _COMPRESSION: Final = 0x07
+_OWN_START: Final = b"\x00\x00\x00\x01"  # Attributes and deltas 0; no key.
 
 
 class Batch(NamedTuple):
@@ -69,6 +70,8 @@ def read_batches(data: bytes) -> list[Batch]:
 
 
 def _records(data: bytes, base: int, count: int) -> list[tuple[int, bytes]]:
+    if count == 1 and (value := _own_record(data)) is not None:
+        return [(base, value)]
     reader = Reader(data)
     found = []
     for _ in range(count):
@@ -81,3 +84,13 @@ def _records(data: bytes, base: int, count: int) -> list[tuple[int, bytes]]:
         found.append((offset, reader.raw(max(0, reader.varint()))))
         reader.at = end
     return found
+
+
+def _own_record(data: bytes) -> bytes | None:
+    """The value, if this is one short record as `one_record` makes them: nearly all are."""
+    if len(data) < 7 or data[1:5] != _OWN_START or data[0] & 0x81 or data[5] & 0x81:
+        return None
+    size = data[5] >> 1
+    if len(data) != 7 + size or data[0] >> 1 != 6 + size or data[-1]:
+        return None
+    return data[6:-1]

@@ -236,6 +236,17 @@ def read_reassign(data: bytes) -> int:
     return reader.i16()
 
 
+def unregister_broker(node_id: int) -> bytes:
+    """Version 0: flexible."""
+    return Writer().pack("i", node_id).tags().done()
+
+
+def read_unregister_broker(data: bytes) -> int:
+    reader = Reader(data)
+    reader.i32()
+    return reader.i16()
+
+
 class QuorumInfo(NamedTuple):
     error: int
     leader_id: int

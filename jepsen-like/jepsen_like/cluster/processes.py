@@ -41,6 +41,7 @@ class Node:
     process: subprocess.Popen[bytes] | None = None
     may_exit: bool = False  # It is being hurt in a way that entitles it to stop.
     wanted: bool = False  # It should be running now.
+    retired: bool = False  # It has left the cluster for good; its directory stays.
     starts: int = 0
 
     @property
@@ -134,6 +135,15 @@ class ProxyProcess:
             raise RuntimeError(f"the proxy refused {order}: {answer['why']}")
         return answer
 
+    def cpu_s(self) -> float:
+        """Processor time that it has used so far."""
+        try:
+            with open(f"/proc/{self._process.pid}/stat", encoding="ascii") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -156,20 +166,32 @@ class Cluster:
         self._sockets = tempfile.mkdtemp(prefix="jl-")
         os.makedirs(options.directory, exist_ok=True)
         self.proxy = ProxyProcess(options.seed, os.path.join(options.directory, "proxy.log"))
-        taken: set[int] = set()
+        self._taken: set[int] = set()
         self.nodes: dict[str, Node] = {}
         for number in range(1, options.controllers + 1):
-            self._add(f"c{number}", number, True, free_port(taken))
+            self._add(f"c{number}", number, is_controller=True)
         for number in range(FIRST_BROKER, FIRST_BROKER + options.brokers):
-            self._add(f"b{number}", number, False, free_port(taken))
+            self._add(f"b{number}", number, is_controller=False)
         self.cluster_id = "MkU3OEVBNTcwNTJENDM2Qg"
 
-    def _add(self, name: str, node_id: int, is_controller: bool, port: int) -> None:
+    def _add(self, name: str, node_id: int, *, is_controller: bool) -> Node:
+        port = free_port(self._taken)
         directory = os.path.join(self.options.directory, "nodes", name)
         os.makedirs(directory, exist_ok=True)
         node = Node(name, node_id, is_controller, port, directory)
         node.proxy_port = self.proxy.order(do="listen", node=name, target=[_HOST, port])["port"]
         self.nodes[name] = node
+        return node
+
+    def add_broker(self) -> Node:
+        """One with an id that nobody ever had, not started yet."""
+        node_id = 1 + max(node.node_id for node in self.nodes.values())
+        return self._add(f"b{node_id}", node_id, is_controller=False)
+
+    @property
+    def present(self) -> dict[str, Node]:
+        """Those that have not left for good."""
+        return {name: node for name, node in self.nodes.items() if not node.retired}
 
     @property
     def controllers(self) -> list[Node]:
@@ -177,7 +199,7 @@ class Cluster:
 
     @property
     def brokers(self) -> list[Node]:
-        return [node for node in self.nodes.values() if not node.is_controller]
+        return [node for node in self.nodes.values() if not (node.is_controller or node.retired)]
 
     @property
     def has_faulty_nodes(self) -> bool:
@@ -235,6 +257,8 @@ class Cluster:
 
     def start(self, name: str) -> None:
         node = self.nodes[name]
+        if node.retired:
+            return
         node.wanted = True
         if node.is_running:
             return
@@ -278,6 +302,21 @@ class Cluster:
         done = self.signal(name, signal.SIGKILL)
         if process is not None:
             process.wait()
+        self.look()
+        return done
+
+    def stop(self, name: str, timeout_s: float = 20.0) -> bool:
+        """SIGTERM, and wait until it is gone; SIGKILL if it does not go. For any thread."""
+        node = self.nodes[name]
+        node.wanted = False
+        process = node.process
+        self.signal(name, signal.SIGCONT)
+        done = self.signal(name, signal.SIGTERM)
+        if process is not None:
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                return self.kill(name)
         self.look()
         return done
 

@@ -22,63 +22,13 @@ import contextlib
 import json
 import os
 import random
-import socket
-import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
+from jepsen_like.cluster.links import Joined, Link, Side
+
 CLIENT: Final = "client"
-_CHUNK_BYTES: Final = 64 * 1024
-_HELD_LOOK_S: Final = 0.02
-_LINGER_RESET: Final = struct.pack("ii", 1, 0)
-
-
-class Link:
-    """What holds for bytes that flow one way between two."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.rule: dict[str, Any] = {}
-        self.moved = asyncio.Event()
-        self._rng = rng
-        self.bytes = 0
-
-    async def wait_until_open(self) -> None:
-        while self.rule.get("hold"):
-            self.moved.clear()
-            await self.moved.wait()
-
-    async def pace(self, count: int) -> None:
-        """The time that so many bytes take."""
-        rule = self.rule
-        delay_ms = rule.get("delay_ms", 0.0) + self._rng.random() * rule.get("jitter_ms", 0.0)
-        if rate := rule.get("bytes_per_s"):
-            delay_ms += 1000 * count / rate
-        if delay_ms > 0:
-            await asyncio.sleep(delay_ms / 1000)
-
-    def change(self, rule: dict[str, Any]) -> None:
-        self.rule = rule
-        self.moved.set()
-
-
-class Joined:
-    """Two connections that are one: from who connected to the node that it wanted."""
-
-    def __init__(self, source: str, target: str) -> None:
-        self.source = source
-        self.target = target
-        self.writers: list[asyncio.StreamWriter] = []
-
-    def reset(self) -> None:
-        """Both sides get an RST."""
-        for writer in self.writers:
-            sock = writer.get_extra_info("socket")
-            if sock is not None:
-                # One side may be closed by now; uvloop then has no descriptor: ValueError.
-                with contextlib.suppress(OSError, ValueError):
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
-            writer.transport.abort()
 
 
 class Proxy:
@@ -126,30 +76,28 @@ class Proxy:
                 each.reset()
 
     async def _listen(self, node: str, target: tuple[str, int]) -> int:
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            await self._join(node, target, reader, writer)
+        loop = asyncio.get_running_loop()
 
-        server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=_CHUNK_BYTES)
+        def accept() -> Side:
+            return _Accepted(lambda side: self._begin(self._join(node, target, side)))
+
+        server = await loop.create_server(accept, "127.0.0.1", 0)
         self._servers.append(server)
         port: int = server.sockets[0].getsockname()[1]
         return port
 
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     # -- connections ---------------------------------------------------------------------------
 
-    async def _join(
-        self,
-        node: str,
-        target: tuple[str, int],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        source = self._owner(writer)
+    async def _join(self, node: str, target: tuple[str, int], side: Side) -> None:
+        """From the connection of one to that of the other, until they are over."""
+        source = self._owner(side.transport)
         joined = Joined(source, node)
-        joined.writers.append(writer)
+        joined.transports.append(side.transport)
         self._joined.add(joined)
         try:
             there, back = self.link(source, node), self.link(node, source)
@@ -158,50 +106,23 @@ class Proxy:
                 return
             await there.wait_until_open()  # A SYN is lost one way,
             await back.wait_until_open()  # its answer the other.
-            upstream_reader, upstream_writer = await asyncio.open_connection(
-                *target, limit=_CHUNK_BYTES
-            )
-            joined.writers.append(upstream_writer)
-            await asyncio.gather(
-                self._pump(joined, there, reader, upstream_writer),
-                self._pump(joined, back, upstream_reader, writer),
-            )
+            loop = asyncio.get_running_loop()
+            transport, upstream = await loop.create_connection(Side, *target)
+            joined.transports.append(transport)
+            if joined.over.is_set():  # Reset while it was being made.
+                joined.reset()
+                return
+            side.join(joined, there, transport)
+            upstream.join(joined, back, side.transport)
+            await joined.over.wait()
         except (OSError, RuntimeError):
             joined.reset()
         finally:
             self._joined.discard(joined)
-            for each in joined.writers:
-                each.transport.abort()
 
-    async def _pump(
-        self, joined: Joined, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        try:
-            while data := await reader.read(_CHUNK_BYTES):
-                await link.wait_until_open()
-                if link.rule:
-                    await link.pace(len(data))
-                    await link.wait_until_open()
-                    cut = link.rule.get("cut_after")
-                    if cut is not None:
-                        writer.write(data[: self._rng.randint(0, min(cut, len(data)))])
-                        await asyncio.sleep(0)
-                        joined.reset()
-                        return
-                writer.write(data)
-                link.bytes += len(data)
-                await writer.drain()
-            await link.wait_until_open()
-        except (OSError, RuntimeError):  # The second is uvloop's, of what was reset just now.
-            joined.reset()
-            return
-        for each in joined.writers:  # One side has closed; half-closed is nothing Kafka knows.
-            with contextlib.suppress(OSError, RuntimeError):
-                each.close()
-
-    def _owner(self, writer: asyncio.StreamWriter) -> str:
+    def _owner(self, transport: asyncio.Transport) -> str:
         """Which node's process has the other end; a client's, if none has."""
-        peer, own = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         if peer is None or own is None:
             return CLIENT
         inode = find_inode(_table_lines(), peer[1], own[1])
@@ -212,6 +133,18 @@ class Proxy:
             if any(wanted in _open_files(pid) for pid in pids):
                 return node
         return CLIENT
+
+
+class _Accepted(Side):
+    """A connection that somebody made: it says so at once."""
+
+    def __init__(self, accepted: Callable[[Side], None]) -> None:
+        super().__init__()
+        self._accepted = accepted
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._accepted(self)
 
 
 def find_inode(lines: Iterable[str], local_port: int, remote_port: int) -> str | None:

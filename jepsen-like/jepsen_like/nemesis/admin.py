@@ -75,7 +75,4 @@ class Admin:
                 return 0 if code == 3 else code, {}
 
 
-ADMIN_FAULTS = (
-    Admin("admin", ("elect", "config", "create", "delete")),
-    Admin("membership", ("reassign", "reassign", "elect")),
-)
+ADMIN_FAULTS = (Admin("admin", ("elect", "config", "create", "delete", "reassign")),)

@@ -32,6 +32,8 @@ class Seen:
     active_controller: str | None = None
     # Partition to (leader, ISR size, replicas); names, not ids.
     partitions: dict[str, tuple[str | None, int, int]] = field(default_factory=dict)
+    # Partition to its replicas, the preferred leader first.
+    replicas: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unfenced: set[str] = field(default_factory=set)
 
 
@@ -43,7 +45,7 @@ class Situation:
     seen: Seen
     rng: random.Random
     admin: KafkaClient
-    # Brokers that lost records, or have been gone, and are not known to be in every ISR again.
+    # Controllers whose files have rotted: at most one at a time.
     damaged: set[str] = field(default_factory=set)
 
     @property
@@ -56,7 +58,7 @@ class Situation:
 
     @property
     def all_nodes(self) -> list[str]:
-        return list(self.cluster.nodes)
+        return list(self.cluster.present)
 
     def brokers_are_whole(self) -> bool:
         """Whether every partition has all its replicas in sync, and every broker runs."""

@@ -1,8 +1,6 @@
-"""Kill, pause, and all that a restart may find: no power, no directory, other bits on the disk."""
+"""Kill, pause, and what a restart may find: no power; disks that fail and clocks that are wrong."""
 
 import asyncio
-import os
-import shutil
 import signal
 from typing import Any
 
@@ -13,7 +11,7 @@ _RUNNING_S = 60.0
 _SESSION_S = 6.0
 
 
-async def _start(situation: Situation, targets: list[str]) -> None:
+async def start(situation: Situation, targets: list[str]) -> None:
     for name in targets:
         situation.cluster.nodes[name].may_exit = False
         situation.cluster.start(name)
@@ -25,7 +23,7 @@ async def kill(situation: Situation, targets: list[str]) -> Fault:
         raise NotNow("none of them runs")
 
     async def heal() -> None:
-        await _start(situation, targets)
+        await start(situation, targets)
 
     return Fault("kill", {"targets": targets}, heal)
 
@@ -76,7 +74,7 @@ class LosePower:
         lost = [name for name, was_lost in zip(targets, done, strict=True) if was_lost]
 
         async def heal() -> None:
-            await _start(situation, targets)
+            await start(situation, targets)
             if targets[0] in situation.brokers:
                 await until_whole(situation)
 
@@ -101,88 +99,6 @@ async def until_whole(situation: Situation, timeout_s: float = _RUNNING_S) -> bo
 def _need_test_nodes(situation: Situation) -> None:
     if not situation.cluster.has_faulty_nodes:
         raise NotNow("only test nodes have a disk and a clock that can be put wrong")
-
-
-# -- directories ---------------------------------------------------------------------------------
-
-
-async def wipe(situation: Situation, targets: list[str]) -> Fault:
-    """One node comes back with an empty directory. A broker fetches all again. A voter must be
-    refused by the others, since it has forgotten whom it voted for; it gets its directory back."""
-    name = targets[0]
-    cluster = situation.cluster
-    node = cluster.nodes[name]
-    is_broker = not node.is_controller
-    if is_broker and not situation.brokers_are_whole():
-        raise NotNow("the other brokers do not have all")
-    await asyncio.to_thread(cluster.kill, name)
-    kept = node.data_dir + ".kept"
-    shutil.rmtree(kept, ignore_errors=True)
-    os.rename(node.data_dir, kept)
-    node.may_exit = True  # It may refuse to run.
-    cluster.start(name)
-
-    async def heal() -> None:
-        if is_broker:
-            shutil.rmtree(kept, ignore_errors=True)
-            await _start(situation, [name])
-            await until_whole(situation)
-            return
-        await asyncio.to_thread(cluster.kill, name)
-        shutil.rmtree(node.data_dir, ignore_errors=True)
-        os.rename(kept, node.data_dir)
-        await _start(situation, [name])
-
-    return Fault("wipe", {"targets": [name]}, heal)
-
-
-async def bit_rot(situation: Situation, targets: list[str]) -> Fault:
-    """Bits flip in the log or the state of one controller that is down. It must notice: refuse to
-    run, or cut what it can get again; then it gets its files back."""
-    name = targets[0]
-    cluster = situation.cluster
-    node = cluster.nodes[name]
-    await asyncio.to_thread(cluster.kill, name)
-    kept = node.data_dir + ".kept"
-    shutil.rmtree(kept, ignore_errors=True)
-    shutil.copytree(node.data_dir, kept)
-    hurt = _flip_bits(situation, node.data_dir)
-    node.may_exit = True
-    cluster.start(name)
-    if hurt is None:
-        node.may_exit = False
-        raise NotNow("there is no file to hurt yet")
-
-    async def heal() -> None:
-        # Bits that nobody has read yet would still be wrong when the audit comes.
-        await asyncio.to_thread(cluster.kill, name)
-        shutil.rmtree(node.data_dir, ignore_errors=True)
-        os.rename(kept, node.data_dir)
-        await _start(situation, [name])
-
-    return Fault("bit-rot", {"targets": [name], **hurt}, heal)
-
-
-def _flip_bits(situation: Situation, directory: str) -> dict[str, Any] | None:
-    rng = situation.rng
-    files = [
-        os.path.join(root, name)
-        for root, _, names in sorted(os.walk(directory))
-        for name in sorted(names)
-        if name.endswith((".log", ".checkpoint")) or name.startswith("quorum-state")
-    ]
-    files = [path for path in files if os.path.getsize(path) > 64]
-    if not files:
-        return None
-    path = rng.choice(files)
-    position = rng.randrange(os.path.getsize(path))
-    mask = 1 << rng.randrange(8)
-    with open(path, "r+b") as file:
-        file.seek(position)
-        byte = file.read(1)[0]
-        file.seek(position)
-        file.write(bytes([byte ^ mask]))
-    return {"file": os.path.relpath(path, directory), "position": position, "mask": mask}
 
 
 # -- disks and clocks ----------------------------------------------------------------------------
@@ -219,7 +135,7 @@ class Disk:
             # A directory that has failed stays offline in its process: only a restart heals it.
             if self._may_exit:
                 await asyncio.to_thread(cluster.kill, name)
-            await _start(situation, [name])
+            await start(situation, [name])
             if is_broker and self._may_exit:
                 await until_whole(situation)
 
@@ -261,8 +177,6 @@ PROCESS_FAULTS = (
     LosePower("lost-fsync", ("lost",)),
     LosePower("torn-fsync", ("prefix", "torn")),
     LosePower("power-off", ("lost", "prefix", "torn"), quorum=True),
-    Made("wipe", wipe, ("broker", "controller")),
-    Made("bit-rot", bit_rot, ("controller",)),
     Disk("disk-full", {"full": True}, may_exit=True),
     Disk("disk-error", {"io_error": True}, may_exit=True),
     Disk("fsync-error", {"syncs_to_fail": 1}, may_exit=True),

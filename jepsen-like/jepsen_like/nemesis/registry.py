@@ -6,6 +6,8 @@ from typing import Final
 
 from jepsen_like.nemesis.admin import ADMIN_FAULTS
 from jepsen_like.nemesis.base import Fault, Made, Nemesis, NotNow, Situation
+from jepsen_like.nemesis.directories import DIRECTORY_FAULTS
+from jepsen_like.nemesis.membership import Membership
 from jepsen_like.nemesis.network import NETWORK_FAULTS, apply, isolate
 from jepsen_like.nemesis.processes import PROCESS_FAULTS, kill, pause
 
@@ -40,8 +42,10 @@ class LeaderOfTheMoment:
 
 _ALL: Final[Sequence[Nemesis]] = (
     *PROCESS_FAULTS,
+    *DIRECTORY_FAULTS,
     *NETWORK_FAULTS,
     *ADMIN_FAULTS,
+    Membership(),
     LeaderOfTheMoment(),
 )
 NEMESES: Final[Mapping[str, Nemesis]] = {each.name: each for each in _ALL}

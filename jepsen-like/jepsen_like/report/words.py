@@ -9,6 +9,7 @@ MEANING: Final[dict[str, str]] = {
     "unseen": "acknowledged, and not read by anyone up to the end of the log",
     "duplicate": "one value, sent once, stands at two offsets",
     "inconsistent-offsets": "different clients saw different values at one offset",
+    "corrupt-read": "a poll was given records whose checksum is wrong",
     "g1a": "a value was read whose write had certainly failed",
     "phantom": "something was read that nobody had written",
     "nonmonotonic-poll": "a consumer's offsets went back without being told to",

@@ -73,6 +73,34 @@ class Workload(Protocol):
         ...
 
 
+class Unread:
+    """Of a workload that has nothing to look at in the end: each answer was judged by itself."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self.rng = surroundings.rng
+
+    def name(self, node_id: int) -> str:
+        return self._surroundings.names(node_id)
+
+    def own_rng(self) -> random.Random:
+        """For one process, so that what it does depends on no other."""
+        return random.Random(self.rng.getrandbits(64))
+
+    def final_processes(self, clients: list[KafkaClient]) -> list[Process]:
+        del clients
+        return []
+
+    def is_finished(self) -> bool:
+        return True
+
+    def unread(self) -> dict[str, int]:
+        return {}
+
+    def has_room(self) -> bool:
+        return True
+
+
 def split_partition(key: str) -> tuple[str, int]:
     """ "topic-3" as ("topic", 3)."""
     topic, _, partition = key.rpartition("-")

@@ -6,16 +6,11 @@ from typing import Any
 from jepsen_like.client import requests
 from jepsen_like.client.errors import name_of
 from jepsen_like.client.kafka import INIT_PRODUCER_ID, Definite, KafkaClient
-from jepsen_like.workloads.base import Ask, Process, Surroundings
+from jepsen_like.workloads.base import Ask, Process, Unread
 
 
-class IdsWorkload:
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
-        self.rng = surroundings.rng
-
-    def name(self, node_id: int) -> str:
-        return self._surroundings.names(node_id)
+class IdsWorkload(Unread):
+    """Nothing but questions."""
 
     def options(self) -> dict[str, Any]:
         return {}
@@ -25,20 +20,7 @@ class IdsWorkload:
 
     def process(self, number: int, client: KafkaClient) -> Process:
         del number
-        return _IdsProcess(self, client, random.Random(self.rng.getrandbits(64)))
-
-    def final_processes(self, clients: list[KafkaClient]) -> list[Process]:
-        del clients
-        return []
-
-    def is_finished(self) -> bool:
-        return True
-
-    def unread(self) -> dict[str, int]:
-        return {}
-
-    def has_room(self) -> bool:
-        return True
+        return _IdsProcess(self, client, self.own_rng())
 
 
 class _IdsProcess:

@@ -1,7 +1,8 @@
 """W1 "log" and W8 "linger": unique values appended to partitions with acks=all, and polled.
 
-Every process sends, polls what it is assigned, and asks for ends. A new process begins to poll a
-little before what it knows to be acknowledged; the whole of each partition is read at the end.
+Every process sends, polls what it is assigned, and asks for ends. A consumer begins a little before
+what is known to be acknowledged, or anywhere, and is replaced now and then; the whole of each
+partition is read at the end.
 """
 
 import itertools
@@ -15,7 +16,10 @@ from jepsen_like.workloads.topics import create_topic
 
 _MIX: Final = Mix({"send": 7.0, "poll": 2.5, "end": 0.5})
 _BEFORE: Final = 20
-_FINAL_WAIT_MS: Final = 200
+_FROM_ANYWHERE: Final = 0.3  # The share of consumers that begin somewhere in the log.
+_NEW_CONSUMER: Final = 0.03  # Of polls.
+_POLL: Final = (20, 16_384)  # How long and for how many bytes to wait.
+_FINAL_POLL: Final = (200, 1_000_000)
 
 
 class LogWorkload:
@@ -115,11 +119,19 @@ class _LogProcess:
 
         return Ask("send", {"k": f"{workload.topic}-{partition}", "v": value}, do)
 
+    def _first_offset(self, partition: int) -> int:
+        acked = self._workload.acked.get(partition, 0)
+        if self._rng.random() < _FROM_ANYWHERE:
+            return self._rng.randrange(acked + 1)
+        return max(0, acked - self._rng.randrange(_BEFORE))
+
     def _poll(self, partition: int) -> Ask:
         workload = self._workload
         key = f"{workload.topic}-{partition}"
+        if self._rng.random() < _NEW_CONSUMER:
+            self._positions.pop(partition, None)
         if partition not in self._positions:
-            offset = max(0, workload.acked.get(partition, 0) - self._rng.randrange(_BEFORE))
+            offset = self._first_offset(partition)
 
             async def assign() -> dict[str, Any]:
                 self._positions[partition] = offset
@@ -128,7 +140,8 @@ class _LogProcess:
             return Ask("assign", {"k": key, "off": offset}, assign)
 
         async def do() -> dict[str, Any]:
-            found = await poll(workload, self._client, partition, self._positions[partition], 20)
+            position = self._positions[partition]
+            found = await poll(workload, self._client, partition, position, _POLL)
             self._positions[partition] = found["off"]
             return found
 
@@ -164,7 +177,7 @@ class _FinalPoll:
         offset = workload.final[partition]
 
         async def do() -> dict[str, Any]:
-            found = await poll(workload, self._client, partition, offset, _FINAL_WAIT_MS)
+            found = await poll(workload, self._client, partition, offset, _FINAL_POLL)
             workload.final[partition] = found["off"]
             return found
 
@@ -182,9 +195,13 @@ def _end(workload: LogWorkload, client: KafkaClient, partition: int, keep: bool 
 
 
 async def poll(
-    workload: LogWorkload, client: KafkaClient, partition: int, offset: int, wait_ms: int
+    workload: LogWorkload,
+    client: KafkaClient,
+    partition: int,
+    offset: int,
+    wait: tuple[int, int],
 ) -> dict[str, Any]:
-    polled = await client.poll(workload.topic, partition, offset, wait_ms)
+    polled = await client.poll(workload.topic, partition, offset, *wait)
     records = [
         [at, _value(value)]
         for batch in polled.batches

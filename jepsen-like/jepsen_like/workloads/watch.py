@@ -11,7 +11,7 @@ from jepsen_like.client import requests
 from jepsen_like.client.errors import is_definite, name_of
 from jepsen_like.client.kafka import ALTER_CONFIGS, Definite, Indefinite, KafkaClient
 from jepsen_like.generator import Mix
-from jepsen_like.workloads.base import TOPIC_PREFIX, Ask, Process, Surroundings
+from jepsen_like.workloads.base import TOPIC_PREFIX, Ask, Process, Surroundings, Unread
 from jepsen_like.workloads.topics import create_topic
 
 _MIX: Final = Mix({"touch": 3.0, "follow": 4.0, "view": 3.0})
@@ -20,14 +20,12 @@ _PARTITIONS: Final = 4
 _FIRST_VALUE: Final = 1_000_000_000
 
 
-class WatchWorkload:
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
-        self.rng = surroundings.rng
-        self.values = itertools.count(_FIRST_VALUE)
+class WatchWorkload(Unread):
+    """Numbers, given out once."""
 
-    def name(self, node_id: int) -> str:
-        return self._surroundings.names(node_id)
+    def __init__(self, surroundings: Surroundings) -> None:
+        super().__init__(surroundings)
+        self.values = itertools.count(_FIRST_VALUE)
 
     def options(self) -> dict[str, Any]:
         return {"topics": _TOPICS, "partitions": _PARTITIONS}
@@ -38,20 +36,7 @@ class WatchWorkload:
 
     def process(self, number: int, client: KafkaClient) -> Process:
         del number
-        return _WatchProcess(self, client, random.Random(self.rng.getrandbits(64)))
-
-    def final_processes(self, clients: list[KafkaClient]) -> list[Process]:
-        del clients
-        return []
-
-    def is_finished(self) -> bool:
-        return True
-
-    def unread(self) -> dict[str, int]:
-        return {}
-
-    def has_room(self) -> bool:
-        return True
+        return _WatchProcess(self, client, self.own_rng())
 
 
 class _WatchProcess:

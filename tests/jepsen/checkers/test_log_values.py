@@ -152,3 +152,29 @@ def test_a_value_that_was_read_before_it_was_sent() -> None:
     script.poll(3, 3, (3, 13))
     script.send(0, 13, 3)
     assert judged(script).counts == {"phantom": 1}
+
+
+def test_records_whose_checksum_is_wrong_may_not_be_served() -> None:
+    script = clean()
+    script.invoke(3, "poll", k="t-0", off=1)
+    script.end(3, "fail", err="CORRUPT: the checksum of the batch at offset 1 is wrong")
+    result = judged(script)
+    assert result.verdict is Verdict.INVALID
+    assert result.counts == {"corrupt-read": 1}
+
+
+def test_a_poll_that_was_refused_is_no_corrupt_read() -> None:
+    script = clean()
+    script.invoke(3, "poll", k="t-0", off=1)
+    script.end(3, "fail", err="KAFKA_STORAGE_ERROR")
+    assert judged(script).verdict is Verdict.VALID
+
+
+def test_without_idempotence_a_loss_is_a_loss() -> None:
+    """Duplicates are allowed then; what was acknowledged and is nowhere is not."""
+    script = clean(idempotent=False)
+    script.send(1, 13, 4)
+    script.poll(3, 0, (0, 10), (1, 11), (2, 12), (3, 11), (5, 12))
+    result = judged(script)
+    assert result.verdict is Verdict.INVALID
+    assert result.counts == {"duplicate": 2, "lost-write": 1}

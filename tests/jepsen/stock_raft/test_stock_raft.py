@@ -10,7 +10,7 @@ from typing import cast
 
 from jepsen_like.checkers.judge import judge
 from jepsen_like.checkers.trace import Trace
-from jepsen_like.cluster.proxy import Joined
+from jepsen_like.cluster.links import Joined
 from jepsen_like.history import read_history
 from jepsen_like.verdict import Verdict
 
@@ -53,7 +53,7 @@ def test_a_link_whose_sides_are_closed_already_can_be_reset() -> None:
     """A machine that is lost takes its links with it, whoever closed first."""
     joined = Joined("A", "B")
     side = _ClosedSide()
-    joined.writers.append(cast(asyncio.StreamWriter, side))
+    joined.transports.append(cast(asyncio.Transport, side))
     joined.reset()
     assert side.aborted
 

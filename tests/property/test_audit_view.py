@@ -4,7 +4,7 @@ Method: logs of records that are legal but follow no rule, in and out of transac
 the audit is compared with the image after each batch; so is the one that starts from each image.
 """
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftpy.audit.rules import LogAudit, check_batch, check_image
@@ -13,8 +13,6 @@ from kraftpy.metadata_log import EMPTY, ClusterImage, MetadataRecord, replay_bat
 from tests.property.strategies import legal_logs
 
 Log = list[list[MetadataRecord]]
-# Drawing a log replays it, which takes its time on a busy machine.
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def sees(view: View, image: ClusterImage) -> None:
@@ -33,7 +31,6 @@ def sees(view: View, image: ClusterImage) -> None:
         assert view.configs.get(resource) == seen.configs.get(resource)
 
 
-@patient
 @given(log=legal_logs())
 def test_the_view_of_an_audit_is_the_image(log: Log) -> None:
     audit, image = LogAudit(), EMPTY
@@ -44,7 +41,6 @@ def test_the_view_of_an_audit_is_the_image(log: Log) -> None:
         sees(audit.view, image)
 
 
-@patient
 @given(log=legal_logs())
 def test_an_audit_may_start_from_any_image(log: Log) -> None:
     image = EMPTY
@@ -59,7 +55,6 @@ def test_an_audit_may_start_from_any_image(log: Log) -> None:
         assert not [each for each in found if each.rule.number == 6 and "Partition(" in each.actual]
 
 
-@patient
 @given(log=legal_logs(), data=st.data())
 def test_an_audit_does_not_stop_where_replay_would(log: Log, data: st.DataObject) -> None:
     """With a batch lost, or read twice, much is wrong; it is said, not raised."""

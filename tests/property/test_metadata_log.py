@@ -20,7 +20,7 @@ CONFIG = MetadataLogConfig(segment_bytes=1024, retention_bytes=3000, retention_m
 STEPS = st.sampled_from(["go on", "snapshot", "retention", "kill"])
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(legal_logs(), st.data())
 def test_what_is_loaded_is_what_was_decided(
     log_of_batches: list[list[MetadataRecord]], data: st.DataObject

@@ -1,7 +1,9 @@
 """Client lanes: each has one process at a time, which asks, waits, and writes down both.
 
 After an outcome that nobody knows the process is retired and the lane goes on with another, with
-new connections: what is still on its way under the old one belongs to nobody.
+new connections: what is still on its way under the old one belongs to nobody. A lane whose
+operations fail one after the other asks less often, as Kafka's clients do: else a run in which
+nobody can answer for a while would count little else than questions of that while.
 """
 
 import asyncio
@@ -21,7 +23,8 @@ from jepsen_like.workloads.base import Ask, Process, Workload
 READS: Final = frozenset(
     {"assign", "poll", "end", "read", "stale-read", "list", "final-list", "fetch", "follow", "view"}
 )
-_PAUSE_AFTER_FAILURE_S: Final = 0.05
+_FIRST_PAUSE_S: Final = 0.05  # Kafka's reconnect.backoff.ms. It doubles with every failure.
+_PAUSE_S_MAX: Final = 0.5
 _OP_S_MAX: Final = 30.0
 MakeClient = Callable[[], KafkaClient]
 
@@ -74,6 +77,8 @@ class Lane:
         self._recorder = recorder
         self._make_client = make_client
         self._pace = Pace(rate, clients, rng)
+        self._rng = rng
+        self._pause_s = _FIRST_PAUSE_S
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set: the operation that is open then is finished."""
@@ -91,11 +96,17 @@ class Lane:
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
             kind = await self._recorder.run(self.number, process.next())
+            await self._rest(kind)
             if kind == "info":
                 self.number += self._clients
                 return
-            if kind == "fail":
-                await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
+
+    async def _rest(self, kind: str) -> None:
+        if kind == "ok":
+            self._pause_s = _FIRST_PAUSE_S
+            return
+        await asyncio.sleep(self._pause_s * self._rng.uniform(0.8, 1.2))
+        self._pause_s = min(2 * self._pause_s, _PAUSE_S_MAX)
 
     async def finish(self, process: Process, is_finished: Callable[[], bool]) -> None:
         """The last look, with reads only."""

@@ -12,7 +12,6 @@ from typing import Any
 from jepsen_like.client.codec import BadAnswer
 from jepsen_like.client.kafka import Definite, Indefinite, KafkaClient
 from jepsen_like.nemesis.base import Seen
-from jepsen_like.workloads.base import TOPIC_PREFIX
 
 _INTERVAL_S = 0.5
 _PARTITIONS_MAX = 128
@@ -24,9 +23,10 @@ class Observer:
     """Runs until it is cancelled."""
 
     def __init__(
-        self, client: KafkaClient, controllers: list[int], seen: Seen, write: Write
+        self, client: KafkaClient, controllers: list[int], prefix: str, seen: Seen, write: Write
     ) -> None:
         self._client = client
+        self._prefixes = (prefix, _OFFSETS)
         self._controllers = controllers
         self._seen = seen
         self._write = write
@@ -69,7 +69,7 @@ class Observer:
         info = await self._client.refresh(None)
         self._seen.unfenced = {f"b{node_id}" for node_id in info.nodes}
         for topic, partitions in sorted(info.topics.items()):
-            if not topic.startswith((TOPIC_PREFIX, _OFFSETS)):
+            if not topic.startswith(self._prefixes):
                 continue
             for index, each in sorted(partitions.items()):
                 self._one(f"{topic}-{index}", each)

@@ -24,7 +24,7 @@ from jepsen_like.nemesis.base import Seen, Situation
 from jepsen_like.observer import Observer
 from jepsen_like.options import RunOptions
 from jepsen_like.progress import Progress
-from jepsen_like.workloads.base import Surroundings, Workload
+from jepsen_like.workloads.base import TOPIC_PREFIX, Surroundings, Workload
 from jepsen_like.workloads.registry import RATES, WORKLOADS
 
 HISTORY: Final = "history.jsonl"
@@ -60,6 +60,9 @@ class Run:
         self._progress = progress
         self._rng = random.Random(f"{options.seed}/{options.workload}/{','.join(options.nemesis)}")
         self._start_ns = time.monotonic_ns()
+        self._prefix = TOPIC_PREFIX
+        if options.against:
+            self._prefix += f"{int(time.time()):x}-"
         self._cluster: Cluster | None = None
         self._places = _Places()
         self._seen = Seen()
@@ -100,8 +103,9 @@ class Run:
         nodes: dict[str, str] = {}
         if self._cluster is not None:
             nodes = {n.name: f"127.0.0.1:{n.proxy_port}" for n in self._cluster.nodes.values()}
-        for index, (host, port) in enumerate(self._places.bootstrap, 1):
-            nodes[f"n{index}"] = f"{host}:{port}"
+        else:
+            places = self._places.brokers.items()
+            nodes = {f"b{node_id}": f"{host}:{port}" for node_id, (host, port) in places}
         options = self.options
         more = {"mutant": options.mutant} if options.mutant else {}
         return Header(
@@ -128,15 +132,11 @@ class Run:
         path = os.path.join(options.directory, HISTORY)
         if os.path.exists(path):
             raise RunFailed(f"{options.directory} holds a run already: remove it, or name another")
-        surroundings = Surroundings(
-            clients=options.clients, rng=self._rng, options=dict(options.workload_options)
-        )
-        self._workload = WORKLOADS[options.workload](surroundings)
-        events: list[tuple[str, str, dict[str, Any]]] = []
         if not options.against:
-            self._cluster = Cluster(self._cluster_options(), lambda *event: events.append(event))
+            self._cluster = Cluster(self._cluster_options(), lambda *_event: None)
         try:
-            self._find_places()
+            await self._find_places()
+            self._workload = WORKLOADS[options.workload](self._surroundings())
             with open(path, "w", encoding="utf-8") as file:
                 self._writer = HistoryWriter(file, self._header(), self._start_ns)
                 if self._cluster is not None:
@@ -160,18 +160,42 @@ class Run:
             seed=options.seed,
         )
 
-    def _find_places(self) -> None:
+    def _surroundings(self) -> Surroundings:
+        options = self.options
+        return Surroundings(
+            clients=options.clients,
+            rng=self._rng,
+            options=dict(options.workload_options),
+            brokers=len(self._places.brokers),
+            prefix=self._prefix,
+        )
+
+    async def _find_places(self) -> None:
         places = self._places
         for text in self.options.against:
             host, _, port = text.strip().rpartition(":")
             places.bootstrap.append((host or "127.0.0.1", int(port)))
         if self._cluster is None:
+            await self._meet()
             return
         for node in self._cluster.nodes.values():
             known = places.controllers if node.is_controller else places.brokers
             direct = places.direct_controllers if node.is_controller else places.direct_brokers
             known[node.node_id] = ("127.0.0.1", node.proxy_port)
             direct[node.node_id] = ("127.0.0.1", node.port)
+
+    async def _meet(self) -> None:
+        """Ask a cluster that somebody else started who is there."""
+        client = self._client()
+        try:
+            info = await client.refresh(None)
+        except Definite as error:
+            raise RunFailed(f"{', '.join(self.options.against)}: {error}") from None
+        finally:
+            client.close()
+        if not info.nodes:
+            raise RunFailed(f"{', '.join(self.options.against)}: a cluster without brokers")
+        self._places.brokers.update(info.nodes)
 
     async def _phases(self) -> None:
         options = self.options
@@ -218,7 +242,7 @@ class Run:
         """With an onlooker, a look at the processes, and the progress line."""
         client = self._direct_client()
         controllers = sorted(self._places.direct_controllers)
-        observer = Observer(client, controllers, self._seen, self._write_observed)
+        observer = Observer(client, controllers, self._prefix, self._seen, self._write_observed)
         tasks = [asyncio.create_task(observer.run()), asyncio.create_task(self._look())]
         try:
             yield
@@ -244,7 +268,7 @@ class Run:
             for name in self._cluster.nodes:
                 self._cluster.start(name)
         client = self._client()
-        wanted = len(self._places.brokers) or 1
+        wanted = len(self._places.brokers)
         problem = "nobody answers"
         try:
             async with asyncio.timeout(_START_S):

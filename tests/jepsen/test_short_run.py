@@ -10,6 +10,8 @@ from typing import Any
 
 from jepsen_like.history import read_history
 
+from kraftpy.testing import kraftpy_cluster
+
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300
 EXIT = {"valid": 0, "invalid": 1, "unknown": 2}
@@ -64,3 +66,30 @@ def test_a_planted_bug_is_seen(tmp_path: Path) -> None:
     )
     assert result["verdict"] == "invalid"
     assert result["anomalies"]["duplicate-id"] > 0
+
+
+def test_a_cluster_of_somebody_elses_is_judged_again_and_again(tmp_path: Path) -> None:
+    """What an earlier run has left there is not taken for an answer, although both say the same."""
+    with kraftpy_cluster(brokers=1) as cluster:
+        for workload in ("linger", "log", "set"):
+            against = ("--against", cluster.bootstrap_servers, "--time", "1")
+            result = run(tmp_path / workload, "--workload", workload, *against)
+            assert broken_promises(result) == {}, result["checks"]
+            assert any(each["name"] == "cell" for each in result["checks"])
+            history = read_history(str(tmp_path / workload / "history.jsonl"))
+            assert any(op.type == "ok" and op.p == 0 for op in history.ops)
+
+
+def test_nobody_at_the_address_is_one_line(tmp_path: Path) -> None:
+    words = ("--workload", "log", "--against", "127.0.0.1:1", "--out", str(tmp_path / "run"))
+    done = subprocess.run(
+        [sys.executable, "-m", "jepsen_like", "run", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "jepsen-like")},
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("jepsen_like: 127.0.0.1:1: ")
+    assert done.stderr.count("\n") == 1

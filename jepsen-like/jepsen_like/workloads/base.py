@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from jepsen_like.client.kafka import KafkaClient
 
 TOPIC_PREFIX: Final = "jl-"
+_REPLICAS_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,15 @@ class Surroundings:
     options: dict[str, Any] = field(default_factory=dict)
     # Node ids to names, so that lines say "b101".
     names: Callable[[int], str] = lambda node_id: f"b{node_id}"
+    brokers: int = 3
+    # How names of topics and groups begin. In a cluster that somebody else started there may be
+    # those of an earlier run, whose values would look like the answers of this one.
+    prefix: str = TOPIC_PREFIX
+
+    @property
+    def replicas(self) -> int:
+        """As many as topics of a run have."""
+        return min(_REPLICAS_MAX, self.brokers)
 
     def number(self, name: str, default: int) -> int:
         return int(self.options.get(name, default))

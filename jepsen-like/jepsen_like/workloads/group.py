@@ -7,11 +7,10 @@ from jepsen_like.client import requests
 from jepsen_like.client.errors import is_definite, name_of
 from jepsen_like.client.kafka import Definite, Indefinite, KafkaClient
 from jepsen_like.generator import Mix
-from jepsen_like.workloads.base import TOPIC_PREFIX, Ask, Process, Surroundings
+from jepsen_like.workloads.base import Ask, Process, Surroundings
 from jepsen_like.workloads.topics import create_topic
 
 _MIX: Final = Mix({"commit": 6.0, "fetch": 4.0})
-_TOPIC: Final = f"{TOPIC_PREFIX}group"
 _PARTITIONS: Final = 2
 
 
@@ -21,6 +20,7 @@ class GroupWorkload:
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self.clients = surroundings.clients
+        self.topic = f"{surroundings.prefix}group"
         self.rng = surroundings.rng
         self.next_offsets: dict[str, int] = {}
         self.read: set[str] = set()
@@ -32,8 +32,13 @@ class GroupWorkload:
         return {"partitions": _PARTITIONS}
 
     async def set_up(self, client: KafkaClient) -> None:
-        await create_topic(client, _TOPIC, _PARTITIONS, 3, {"min.insync.replicas": "2"})
-        await client.coordinator(f"{TOPIC_PREFIX}0")  # The first who asks has its topic created.
+        replicas = self._surroundings.replicas
+        insync = {"min.insync.replicas": str(min(2, replicas))}
+        await create_topic(client, self.topic, _PARTITIONS, replicas, insync)
+        await client.coordinator(self.group(0))  # The first who asks has its topic created.
+
+    def group(self, lane: int) -> str:
+        return f"{self._surroundings.prefix}{lane}"
 
     def process(self, number: int, client: KafkaClient) -> Process:
         lane = number % self.clients
@@ -58,7 +63,7 @@ class _GroupProcess:
     ) -> None:
         self._workload = workload
         self._client = client
-        self._group = f"{TOPIC_PREFIX}{lane}"
+        self._group = workload.group(lane)
         self._rng = rng
 
     def next(self) -> Ask:
@@ -67,16 +72,16 @@ class _GroupProcess:
             return self._commit(partition)
         group = self._group
         if self._rng.random() < 0.3:
-            group = f"{TOPIC_PREFIX}{self._rng.randrange(self._workload.clients)}"
-        return fetch(self._workload, self._client, f"{group}/{_TOPIC}-{partition}")
+            group = self._workload.group(self._rng.randrange(self._workload.clients))
+        return fetch(self._workload, self._client, f"{group}/{self._workload.topic}-{partition}")
 
     def _commit(self, partition: int) -> Ask:
-        key = f"{self._group}/{_TOPIC}-{partition}"
+        key = f"{self._group}/{self._workload.topic}-{partition}"
         offset = self._workload.next_offsets.get(key, 0) + 1
         self._workload.next_offsets[key] = offset
 
         async def do() -> dict[str, Any]:
-            body = requests.commit_offset(self._group, _TOPIC, partition, offset)
+            body = requests.commit_offset(self._group, self._workload.topic, partition, offset)
             node_id, data = await self._client.ask_coordinator(self._group, body, commit=True)
             code = requests.read_commit_offset(data)
             if code:
@@ -102,7 +107,7 @@ def fetch(workload: GroupWorkload, client: KafkaClient, key: str, final: bool = 
     index = int(partition.rpartition("-")[2])
 
     async def do() -> dict[str, Any]:
-        body = requests.fetch_offset(group, _TOPIC, index)
+        body = requests.fetch_offset(group, workload.topic, index)
         node_id, data = await client.ask_coordinator(group, body, commit=False)
         code, offset = requests.read_fetch_offset(data)
         if code:

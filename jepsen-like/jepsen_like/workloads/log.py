@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from jepsen_like.client.kafka import KafkaClient
 from jepsen_like.generator import Mix
-from jepsen_like.workloads.base import TOPIC_PREFIX, Ask, Process, Surroundings
+from jepsen_like.workloads.base import Ask, Process, Surroundings
 from jepsen_like.workloads.topics import create_topic
 
 _MIX: Final = Mix({"send": 7.0, "poll": 2.5, "end": 0.5})
@@ -28,10 +28,10 @@ class LogWorkload:
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self.partitions = surroundings.number("partitions", 6)
-        self.replicas = surroundings.number("replicas", 3)
+        self.replicas = surroundings.number("replicas", surroundings.replicas)
         self.idempotent = bool(surroundings.options.get("idempotent", True))
         self.retry_s = float(surroundings.options.get("retry_s", 3.0))
-        self.topic = f"{TOPIC_PREFIX}log"
+        self.topic = f"{surroundings.prefix}log"
         self.values = itertools.count()
         self.rng = surroundings.rng
         # Partition to the highest offset that was acknowledged, and how far the last look is.

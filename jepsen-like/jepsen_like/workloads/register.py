@@ -18,7 +18,7 @@ from jepsen_like.client.kafka import (
     KafkaClient,
 )
 from jepsen_like.generator import Mix
-from jepsen_like.workloads.base import TOPIC_PREFIX, Ask, Process, Surroundings
+from jepsen_like.workloads.base import Ask, Process, Surroundings
 from jepsen_like.workloads.topics import create_topic
 
 _CONFIGS: Final = (
@@ -43,7 +43,7 @@ class RegisterWorkload:
         self.rng = surroundings.rng
         self.values = itertools.count(_FIRST_VALUE)
         keys = (
-            f"{TOPIC_PREFIX}reg-{number}/{config}"
+            f"{surroundings.prefix}reg-{number}/{config}"
             for number in range(self._topics)
             for config in _CONFIGS
         )
@@ -75,7 +75,7 @@ class RegisterWorkload:
 
     async def set_up(self, client: KafkaClient) -> None:
         for number in range(self._topics):
-            await create_topic(client, f"{TOPIC_PREFIX}reg-{number}", 1, 1)
+            await create_topic(client, f"{self._surroundings.prefix}reg-{number}", 1, 1)
 
     def process(self, number: int, client: KafkaClient) -> Process:
         del number

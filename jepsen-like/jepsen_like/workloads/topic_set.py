@@ -20,16 +20,16 @@ from jepsen_like.client.kafka import (
     KafkaClient,
 )
 from jepsen_like.generator import Mix
-from jepsen_like.workloads.base import TOPIC_PREFIX, Ask, Process, Surroundings
+from jepsen_like.workloads.base import Ask, Process, Surroundings
 
 _MIX: Final = Mix({"add": 4.0, "remove": 3.4, "list": 3.0})
-_PREFIX: Final = f"{TOPIC_PREFIX}set-"
 _TOPICS_MAX: Final = 400
 
 
 class SetWorkload:
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
+        self.prefix = f"{surroundings.prefix}set-"
         self.rng = surroundings.rng
         self.numbers = itertools.count()
         self.there: list[str] = []  # Acknowledged, and nobody has begun to remove them.
@@ -76,7 +76,7 @@ class _SetProcess:
         there = self._workload.there
         kind = _MIX.choose(self._rng)
         if kind == "add" and len(there) < _TOPICS_MAX:
-            return self._add(f"{_PREFIX}{next(self._workload.numbers)}")
+            return self._add(f"{self._workload.prefix}{next(self._workload.numbers)}")
         if kind != "list" and there:
             return self._remove(there.pop(self._rng.randrange(len(there))))
         node_id = self._rng.choice(self._client.broker_ids or [-1])
@@ -118,7 +118,7 @@ def list_topics(workload: SetWorkload, client: KafkaClient, node_id: int, f: str
         info = await client.view(node_id)
         if f == "final-list":
             workload.listed.add(node_id)
-        return {"v": sorted(name for name in info.topics if name.startswith(_PREFIX))}
+        return {"v": sorted(name for name in info.topics if name.startswith(workload.prefix))}
 
     return Ask(f, {"node": workload.name(node_id)}, do)
 

@@ -11,7 +11,7 @@ from jepsen_like.client import requests
 from jepsen_like.client.errors import is_definite, name_of
 from jepsen_like.client.kafka import ALTER_CONFIGS, Definite, Indefinite, KafkaClient
 from jepsen_like.generator import Mix
-from jepsen_like.workloads.base import TOPIC_PREFIX, Ask, Process, Surroundings, Unread
+from jepsen_like.workloads.base import Ask, Process, Surroundings, Unread
 from jepsen_like.workloads.topics import create_topic
 
 _MIX: Final = Mix({"touch": 3.0, "follow": 4.0, "view": 3.0})
@@ -25,6 +25,8 @@ class WatchWorkload(Unread):
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
+        self.prefix = f"{surroundings.prefix}watch-"
+        self._replicas = surroundings.replicas
         self.values = itertools.count(_FIRST_VALUE)
 
     def options(self) -> dict[str, Any]:
@@ -32,7 +34,7 @@ class WatchWorkload(Unread):
 
     async def set_up(self, client: KafkaClient) -> None:
         for number in range(_TOPICS):
-            await create_topic(client, f"{TOPIC_PREFIX}watch-{number}", _PARTITIONS, 3)
+            await create_topic(client, f"{self.prefix}{number}", _PARTITIONS, self._replicas)
 
     def process(self, number: int, client: KafkaClient) -> Process:
         del number
@@ -57,7 +59,7 @@ class _WatchProcess:
 
     def _touch(self) -> Ask:
         value = next(self._workload.values)
-        topic = f"{TOPIC_PREFIX}watch-{self._rng.randrange(_TOPICS)}"
+        topic = f"{self._workload.prefix}{self._rng.randrange(_TOPICS)}"
 
         async def do() -> dict[str, Any]:
             body = requests.set_topic_config(topic, "retention.ms", str(value))
@@ -102,7 +104,7 @@ class _WatchProcess:
             shown = {
                 f"{topic}-{index}": [each.leader, each.leader_epoch, each.isr]
                 for topic, partitions in sorted(info.topics.items())
-                if topic.startswith(TOPIC_PREFIX)
+                if topic.startswith(self._workload.prefix)
                 for index, each in sorted(partitions.items())
             }
             return {"v": shown}

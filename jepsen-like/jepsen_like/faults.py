@@ -1,10 +1,15 @@
-"""The nemesis of a run: makes faults one after the other, and heals each when its time is over."""
+"""The nemesis of a run: makes faults one after the other, and heals each when its time is over.
+
+What was begun is brought to its end, although the run's time is over: half of a fault, of which
+nobody knows, would not be healed.
+"""
 
 import asyncio
 import random
 import signal
 import time
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from jepsen_like.generator import Faults
 from jepsen_like.history import HistoryWriter
@@ -13,6 +18,7 @@ from jepsen_like.nemesis.registry import NEMESES
 from jepsen_like.progress import Progress
 
 _TRY_AGAIN_S = 0.5
+T = TypeVar("T")
 
 
 class FaultPlan:
@@ -34,6 +40,7 @@ class FaultPlan:
         self._number = 0
         self._standing: dict[int, Fault] = {}
         self._fired: set[str] = set()
+        self._begun: asyncio.Task[Any] | None = None
 
     @property
     def missing(self) -> list[str]:
@@ -46,17 +53,23 @@ class FaultPlan:
         while True:
             await asyncio.sleep(self._times.gap_s())
             if len(self._standing) >= 2 or (self._standing and self._situation.rng.random() < 0.7):
-                await self._heal_one()
+                await self._whole(self._heal_one())
                 continue
             due = self.missing or self._names
             name = due[turn % len(due)]
             turn += 1
-            if not await self._begin(name):
+            if not await self._whole(self._begin(name)):
                 await asyncio.sleep(_TRY_AGAIN_S)
                 continue
             await asyncio.sleep(self._times.duration_s())
             if self._situation.rng.random() < 0.8:
-                await self._heal_one()
+                await self._whole(self._heal_one())
+
+    async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """It goes on when `run` is cancelled; `heal_all` waits for it."""
+        task = asyncio.create_task(work)
+        self._begun = task
+        return await asyncio.shield(task)
 
     async def _begin(self, name: str) -> bool:
         self._number += 1
@@ -90,6 +103,8 @@ class FaultPlan:
 
     async def heal_all(self) -> None:
         """In order; then whatever is left: links, clocks, processes that are down or stopped."""
+        if self._begun is not None:
+            await asyncio.wait([self._begun])
         for number in sorted(self._standing):
             await self._heal(number)
         await heal_everything(self._situation)

@@ -64,6 +64,53 @@ def test_a_fault_that_never_fired_comes_before_those_that_did(
     asyncio.run(main())
 
 
+class Slow:
+    """Is half done when the run's time is over."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.has_begun = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.healed = False
+
+    async def begin(self, _situation: Situation) -> Fault:
+        self.has_begun.set()
+        await self.may_end.wait()
+
+        async def heal() -> None:
+            self.healed = True
+
+        return Fault(self.name, {"targets": []}, heal)
+
+
+def test_a_fault_that_was_begun_is_ended_and_healed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing_else(_situation: Situation) -> None:
+        return
+
+    monkeypatch.setattr(Faults, "gap_s", lambda _self: 0.0)
+    monkeypatch.setattr(faults, "heal_everything", nothing_else)
+
+    async def main() -> Slow:
+        slow = Slow()
+        monkeypatch.setattr(faults, "NEMESES", {"slow": slow})
+        writer = HistoryWriter(io.StringIO(), Header(workload="log"))
+        progress = Progress(io.StringIO(), quiet=True)
+        plan = FaultPlan(("slow",), situation(), writer, progress, 1.0)
+        task = asyncio.create_task(plan.run())
+        await slow.has_begun.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        healing = asyncio.create_task(plan.heal_all())
+        await asyncio.sleep(0)
+        slow.may_end.set()
+        async with asyncio.timeout(WAIT_S):
+            await healing
+        return slow
+
+    assert asyncio.run(main()).healed
+
+
 def test_one_bit_flips_and_flips_back(tmp_path: Path) -> None:
     path = tmp_path / "t-0" / "0.log"
     path.parent.mkdir()

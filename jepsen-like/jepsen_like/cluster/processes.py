@@ -344,14 +344,15 @@ class Cluster:
                 self.signal(node.name, signal.SIGTERM)
             deadline = time.monotonic() + timeout_s
             for node in group:
-                if node.process is None:
+                process = node.process  # Another thread may notice its end, and forget it.
+                if process is None:
                     continue
                 try:
-                    node.process.wait(max(0.1, deadline - time.monotonic()))
+                    process.wait(max(0.1, deadline - time.monotonic()))
                 except subprocess.TimeoutExpired:
                     self.signal(node.name, signal.SIGKILL)
-                    node.process.wait()
-                codes[node.name] = node.process.returncode
+                    process.wait()
+                codes[node.name] = process.returncode
         self.look()
         return codes
 

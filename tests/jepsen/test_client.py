@@ -46,6 +46,7 @@ def test_only_what_was_refused_before_it_was_written_is_definite() -> None:
     assert {"NOT_ENOUGH_REPLICAS", "NOT_CONTROLLER", "UNKNOWN_TOPIC_OR_PARTITION"} <= names
     open_ones = {"NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR"}
     open_ones |= {"UNKNOWN_SERVER_ERROR", "NOT_LEADER_OR_FOLLOWER", "NETWORK_EXCEPTION"}
+    open_ones |= {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"}
     assert not open_ones & names
 
 

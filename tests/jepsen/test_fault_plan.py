@@ -137,6 +137,23 @@ def test_what_the_node_has_made_anew_is_left_alone(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.parametrize(("log", "may"), [("__cluster_metadata-0", True), ("jl-log-0", False)])
+def test_a_broker_may_refuse_rotten_metadata_and_nothing_else(
+    log: str, may: bool, tmp_path: Path
+) -> None:
+    """A log of data that has rotted is given to another replica, while the broker goes on."""
+    now = situation(Seen(partitions={"jl-log-0": ("b101", 3, 3)}))
+    cluster: Any = now.cluster
+    cluster.kill = cluster.stop = cluster.start = lambda _name: True
+    cluster.nodes["b101"].data_dir = str(tmp_path)
+    path = tmp_path / log / "0.log"
+    path.parent.mkdir()
+    path.write_bytes(bytes(100))
+    fault = asyncio.run(directories.bit_rot(now, ["b101"]))
+    assert fault.details["file"] == f"{log}/0.log"
+    assert cluster.nodes["b101"].may_exit is may
+
+
 def test_no_second_voter_rots() -> None:
     now = situation()
     now.damaged.add("c1")

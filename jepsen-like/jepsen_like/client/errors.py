@@ -55,8 +55,10 @@ DUPLICATE_SEQUENCE: Final = 46
 # Refused before anything was written. KAFKA_STORAGE_ERROR and UNKNOWN_SERVER_ERROR are not among
 # them: the disk may have taken it. NOT_LEADER_OR_FOLLOWER is what a leader also says of a record
 # that it has appended and then was replaced, so for a Produce that waited it is open, see below.
+# For the same reason NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE are not among them: so says a
+# coordinator of a commit that it has appended, when it loses its partition, its disk, or followers.
 _DEFINITE: Final = frozenset(
-    {2, 3, 5, 8, 9, 14, 15, 16, 19, 22, 25, 27, 35, 36, 37, 38, 40, 41, 42, 45, 47, 59, 74, 75, 100}
+    {2, 3, 5, 8, 9, 14, 19, 22, 25, 27, 35, 36, 37, 38, 40, 41, 42, 45, 47, 59, 74, 75, 100}
 )
 
 

@@ -82,7 +82,8 @@ async def _rotten_controller(situation: Situation, name: str) -> Fault:
 
 async def _rotten_broker(situation: Situation, name: str) -> Fault:
     """It was stopped in order or killed; comes back, catches up, and is made to lead what is
-    rotten, if it has not noticed by then. In the end an operator takes the rotten log away."""
+    rotten, if it has not noticed by then. It may refuse to run on rotten metadata, and on nothing
+    else. In the end an operator takes the rotten log away."""
     if not situation.brokers_are_whole():
         raise NotNow("the other brokers do not have all")
     cluster, rng = situation.cluster, situation.rng
@@ -90,15 +91,16 @@ async def _rotten_broker(situation: Situation, name: str) -> Fault:
     orderly = rng.random() < 0.5
     await asyncio.to_thread(cluster.stop if orderly else cluster.kill, name)
     hurt = _flip_bit(situation, _broker_files(situation, name), node.data_dir)
+    log = "" if hurt is None else hurt["file"].partition(os.sep)[0]
+    node.may_exit = log == _METADATA_LOG
     cluster.start(name)
     if hurt is None:
         raise NotNow("there is no file to hurt yet")
-    log = hurt["file"].partition(os.sep)[0]
 
     async def heal() -> None:
-        await start(situation, [name])
-        await until_whole(situation, _CAUGHT_UP_S)
         if log != _METADATA_LOG:
+            await start(situation, [name])
+            await until_whole(situation, _CAUGHT_UP_S)
             await _elect(situation, log)
             await asyncio.sleep(_LEADS_S)
         await asyncio.to_thread(cluster.kill, name)

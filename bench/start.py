@@ -63,6 +63,7 @@ def first_ack(servers: str) -> None:
             "bootstrap.servers": servers,
             "reconnect.backoff.ms": 1,
             "reconnect.backoff.max.ms": 5,
+            "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
     )

@@ -27,9 +27,9 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = UUID(int=1)  # Kafka's.
 
 _ANSWER_S: Final = 2.0
-_FIRST_PAUSE_S: Final = 0.02
+_FIRST_PAUSE_S: Final = 0.005
 _PAUSE_S_MAX: Final = 1.0
-_ROUNDS_BEFORE_WARNING: Final = 8
+_ROUNDS_BEFORE_WARNING: Final = 10
 
 
 class Place(NamedTuple):

@@ -33,6 +33,7 @@ _VAGUE: Final = {
     KafkaError._ALL_BROKERS_DOWN,
 }
 _FAILED: Final = re.compile(r"failed: ([^(]+)")
+_AROUND: Final = re.compile(r"^\S+: (?=\S)| \(after .*\)$")  # Which client, which attempt.
 
 
 class Refused(KraftError):
@@ -63,7 +64,7 @@ class Connection:
     def _complain(self, error: KafkaError) -> None:
         if error.code() == KafkaError._TRANSPORT or not self.complaint:
             found = _FAILED.search(error.str())
-            self.complaint = found[1].strip() if found else error.str()
+            self.complaint = found[1].strip() if found else _AROUND.sub("", error.str())
 
     def admin(self) -> AdminClient:
         return self._made(AdminClient, {})

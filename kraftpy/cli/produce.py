@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 import click
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kraftpy.cli.client import Connection, Refused, assignments, client_options
 from kraftpy.cli.messages import TextMessage, from_json, from_line, numbered
@@ -75,7 +75,10 @@ def produce(connection: Connection, topic: str, file: BinaryIO, **options: Any) 
     )
     headers = list(assignments(options["headers"], "--header").items())
     for number, message in _messages(file, options):
-        _send(producer, topic, message, headers, options, delivery.of(number))
+        try:
+            _send(producer, topic, message, headers, options, delivery.of(number))
+        except KafkaException as refusal:
+            raise Refused(f"line {number}: {connection.refused(refusal.args[0])}") from None
         if delivery.failed is not None:
             break
     producer.flush()

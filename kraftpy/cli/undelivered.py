@@ -17,14 +17,16 @@ def why_not(
     connection: Connection, producer: Producer, topic: str, partition: int | None, error: KafkaError
 ) -> str:
     """One line for a message that was not acknowledged."""
-    if error.code() != KafkaError._MSG_TIMED_OUT:
+    if error.code() not in (KafkaError._MSG_TIMED_OUT, KafkaError._UNKNOWN_PARTITION):
         return str(connection.refused(error))
     try:
         found = producer.list_topics(topic, timeout=_ASK_S).topics[topic]
     except KafkaException:
         return str(connection.refused(error))
     if found.error is not None:
-        return found.error.str()
+        return str(found.error.str())
+    if error.code() == KafkaError._UNKNOWN_PARTITION:
+        return f"{topic} has the partitions 0 to {len(found.partitions) - 1}, not {partition}"
     asked = [partition] if partition in found.partitions else sorted(found.partitions)
     minimum = _min_in_sync(connection, topic)
     for each in asked:
@@ -38,6 +40,7 @@ def _of_partition(partition: PartitionMetadata, minimum: int) -> str:
     if partition.leader < 0:
         return "has no leader"
     in_sync = sorted(partition.isrs)
+    minimum = min(minimum, len(partition.replicas))  # Brokers do not ask for more than there are.
     if len(in_sync) < minimum:
         listed = ",".join(map(str, in_sync))
         return f"has only {len(in_sync)} in sync ({listed}), and {_MIN_IN_SYNC} is {minimum}"

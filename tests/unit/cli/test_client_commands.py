@@ -133,6 +133,28 @@ def test_a_group_goes_on_where_it_left_off(kraftpy: Kraftpy, space: Space) -> No
     assert kraftpy(*read, "-n", "1")[1] == "3\n"
 
 
+def test_who_is_not_acknowledged_is_told_why(
+    cluster: Cluster, kraftpy: Kraftpy, space: Space
+) -> None:
+    topic = space.name("wary")
+    kraftpy("topics", "create", topic, "-p", "1", "-r", "2", "-c", "min.insync.replicas=2")
+    cluster.stop(102)
+    code, _, errors = kraftpy("produce", topic, "--timeout", "1.5", given=b"x\n")
+    why = f"{topic}-0 has only 1 in sync (101), and min.insync.replicas is 2"
+    assert (code, errors) == (1, f"kraftpy: line 1 was not acknowledged: {why}\n")
+    _, out, _ = kraftpy("brokers", "--json")
+    (gone,) = [each for each in listed(out)["brokers"] if each["broker"] == 102]
+    assert (gone["address"], gone["leads"], gone["out_of_sync"] > 0) == (None, 0, True)
+    cluster.restart(102)
+
+    code, _, errors = kraftpy("produce", topic, "-p", "7", "--timeout", "1.5", given=b"x\n")
+    complaint = f"line 1 was not acknowledged: {topic} has the partitions 0 to 0, not 7"
+    assert (code, errors) == (1, f"kraftpy: {complaint}\n")
+    large = "Unable to produce message: Broker: Message size too large"
+    code, _, errors = kraftpy("produce", topic, given=b"a\n" + bytes(2_000_000) + b"\n")
+    assert (code, errors) == (1, f"kraftpy: line 2: {large}\n")
+
+
 def test_mistakes_are_one_line_and_exit_code_2(kraftpy: Kraftpy, space: Space) -> None:
     topic = space.topic()
     for arguments, given, complaint in (

@@ -16,6 +16,7 @@ import click
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from kraftpy.config import BOOTSTRAP_VARIABLE
 from kraftpy.errors import ConfigError, KraftError
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="HOST:PORT",
         default=DEFAULT_SERVER,
         show_default=True,
-        envvar="KRAFTPY_BOOTSTRAP_SERVER",
+        envvar=BOOTSTRAP_VARIABLE,
         help="Any broker, or several with commas between them.",
     )(wrapped)
 

@@ -25,7 +25,9 @@ PROGRAM = "from kraftpy.cli.main import main; main()"
 
 
 @contextmanager
-def dev(*arguments: str, port: int = 0, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def dev(
+    *arguments: str, port: int = 0, **variables: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running `kraftpy dev` and what it printed until it was ready."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("KRAFTPY_")}
     with subprocess.Popen(

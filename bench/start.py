@@ -2,9 +2,10 @@
 
 The client is librdkafka with its defaults, but that it tries to connect again at once, and does not
 begin anew with its bootstrap servers when it is refused, which takes it up to half a second. It is
-there before the system is. The topic is made by asking for it. Everything is on loopback and begins in an empty directory. What a system
-needs to make that directory a node's belongs to its start. Memory is what the server's processes
-alone have (proportional set size), right after the acknowledgement.
+there before the system is. The topic is made by asking for it. Everything is on loopback and begins
+in an empty directory. What a system needs to make that directory a node's belongs to its start.
+Memory is what the server's processes alone have (proportional set size), right after the
+acknowledgement.
 
 Processor time is told too: on a machine that does other work, it varies less than the clock.
 """

@@ -150,8 +150,12 @@ class Cluster:
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
-            properties = {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
-            self._admin = AdminClient(properties)  # That nodes die here is no news.
+            self._admin = AdminClient(
+                {
+                    "bootstrap.servers": self.bootstrap_servers,
+                    "log_level": 0,  # That nodes die here is no news.
+                }
+            )
         return self._admin
 
     # -- faults -------------------------------------------------------------------------------

@@ -26,12 +26,12 @@ PROGRAM = "from kraftpy.cli.main import main; main()"
 
 @contextmanager
 def dev(
-    *arguments: str, port: int = 0, **variables: str
+    *arguments: str, listen: str = "127.0.0.1:0", **variables: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running `kraftpy dev` and what it printed until it was ready."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("KRAFTPY_")}
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "dev", "--listen", f"127.0.0.1:{port}", *arguments],
+        [sys.executable, "-c", PROGRAM, "dev", "--listen", listen, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -78,12 +78,18 @@ def test_a_signal_ends_it_cleanly_and_takes_the_temporary_directory(
 
 def test_an_admin_client_that_is_there_first_is_served(tmp_path: Path) -> None:
     """It asks before the broker may be named, and would not ask again."""
-    (port,) = free_ports(1)
-    properties = {"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0}
-    hasty = {"reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 5}
-    admin = AdminClient({**properties, **hasty, "metadata.recovery.strategy": "none"})
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    admin = AdminClient(
+        {
+            "bootstrap.servers": address,
+            "log_level": 0,
+            "reconnect.backoff.ms": 1,
+            "reconnect.backoff.max.ms": 5,
+            "metadata.recovery.strategy": "none",
+        }
+    )
     made = admin.create_topics([NewTopic("early", 1, 1)], request_timeout=ANSWER_TIMEOUT_S)
-    with dev(port=port, TMPDIR=str(tmp_path)) as (process, _):
+    with dev(listen=address, TMPDIR=str(tmp_path)) as (process, _):
         made["early"].result(ANSWER_TIMEOUT_S)
         stop(process)
 

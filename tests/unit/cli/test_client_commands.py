@@ -41,6 +41,9 @@ def kraftpy(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
         code = run(arguments)
         found = capfd.readouterr()
+        assert code == 0 or found.err, "a refusal without a word"
+        if "--json" in arguments and arguments[0] != "produce":
+            assert found.out, found.err  # Its tables are there, also when it ends with a refusal.
         return code, found.out, found.err
 
     return command
@@ -201,6 +204,9 @@ def test_brokers_and_elections(kraftpy: Kraftpy, space: Space) -> None:
     assert {each["outcome"] for each in listed(out)} == {"not needed"}
     code, _, errors = kraftpy("elect", "preferred", "--topic", topic, "--partition", "7")
     assert (code, errors) == (1, f"kraftpy: there is no {topic}-7\n")
+    for command in (("elect", "preferred", "--topic"), ("perf", "consume"), ("topics", "describe")):
+        code, _, errors = kraftpy(*command, "nobodys")  # No command has made it for the next one.
+        assert (code, errors) == (1, "kraftpy: there is no topic nobodys\n")
 
 
 def test_replicas_move_as_planned(kraftpy: Kraftpy, space: Space, tmp_path: Path) -> None:

@@ -37,7 +37,10 @@ FORCE:
 
 # pip checks every file against the lock's hashes; the project itself is linked, not copied.
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
-LINK_PROJECT = $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+# What is linked pip does not compile, and some environments keep Python from doing so when it runs:
+# then every start would read the sources anew, which takes as long as all the rest of it.
+LINK_PROJECT = $(PIP_INSTALL) --no-deps --no-build-isolation --editable . && \
+	$(BIN)/python -m compileall -q kraftpy
 MAKE_VENV = { $(WORKS) && $(BIN)/python -c 'import pip' 2>/dev/null; } || \
 	{ $(FIND_PYTHON); "$$python" -m venv --clear $(VENV) && echo "$(CURDIR)" > $(MADE_IN); }
 

@@ -37,6 +37,8 @@ from kraftpy.errors import ConfigError
 T = TypeVar("T")
 
 CONFIG_FILE_VARIABLE: Final = "KRAFTPY_CONFIG"  # Names the config file; not a setting itself.
+BOOTSTRAP_VARIABLE: Final = "KRAFTPY_BOOTSTRAP_SERVER"  # For the commands that are clients.
+_NOT_SETTINGS: Final = (CONFIG_FILE_VARIABLE, BOOTSTRAP_VARIABLE)
 METADATA_PARTITION: Final = "__cluster_metadata-0"
 
 _INT16_MAX: Final = 2**15 - 1
@@ -468,12 +470,12 @@ def from_environment(environment: Mapping[str, str]) -> tuple[Given, ...]:
     keys = {setting.environment_name: setting.key for setting in SETTINGS}
     given = []
     for name in sorted(environment):
-        if not name.startswith(ENVIRONMENT_PREFIX) or name == CONFIG_FILE_VARIABLE:
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in _NOT_SETTINGS:
             continue
         if name not in keys:
             raise ConfigError(
                 f"environment variable {shown(name)} sets nothing; "
-                f"{_advice(name, [*keys, CONFIG_FILE_VARIABLE])}"
+                f"{_advice(name, [*keys, *_NOT_SETTINGS])}"
             )
         given.append(Given(keys[name], environment[name], f"environment variable {name}"))
     return tuple(given)

@@ -18,6 +18,7 @@ from kraftpy.errors import KraftError
 from kraftpy.limits import CONTROLLER_PLACES_MAX
 from kraftpy.logs import get_logger
 from kraftpy.network.client import WireClient
+from kraftpy.network.places import Place
 from kraftpy.types import NO_EPOCH, Rng
 from kraftpy.wire.apis import METADATA
 
@@ -27,19 +28,9 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = UUID(int=1)  # Kafka's.
 
 _ANSWER_S: Final = 2.0
-_FIRST_PAUSE_S: Final = 0.02
+_FIRST_PAUSE_S: Final = 0.005
 _PAUSE_S_MAX: Final = 1.0
-_ROUNDS_BEFORE_WARNING: Final = 8
-
-
-class Place(NamedTuple):
-    """Where a controller listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+_ROUNDS_BEFORE_WARNING: Final = 10
 
 
 class ActiveController(NamedTuple):

@@ -20,7 +20,7 @@ from typing import Any
 from kraftpy.broker.apis.dispatch import Answer, BrokerFacts, Dispatch
 from kraftpy.broker.audit_notes import BrokerNotes
 from kraftpy.broker.controller_channel import ControllerChannel
-from kraftpy.broker.controller_finder import ControllerFinder, Place
+from kraftpy.broker.controller_finder import ControllerFinder
 from kraftpy.broker.directory_channel import DirectoryChannel, Key
 from kraftpy.broker.fetcher import ReplicaFetchers
 from kraftpy.broker.groups.apis import group_answers
@@ -51,6 +51,7 @@ from kraftpy.metadata_log.image import Changes, ClusterImage
 from kraftpy.metadata_log.metadata_log import MetadataLogConfig
 from kraftpy.metadata_log.records import BROKER_RESOURCE, Endpoint
 from kraftpy.metadata_log.snapshotter import SnapshotPolicy
+from kraftpy.network.places import Place
 from kraftpy.network.server import listening_sockets
 from kraftpy.storage.audit_notes import AuditNotes
 from kraftpy.storage.file_layer import FileLayer

@@ -1,11 +1,9 @@
 """What a broker is started with, made of the settings, or refused with one line."""
 
 import os
-import re
 from dataclasses import dataclass
 from typing import Final
 
-from kraftpy.broker.controller_finder import Place
 from kraftpy.broker.fetcher import FetcherSettings
 from kraftpy.broker.lifecycle import LifecycleTiming
 from kraftpy.broker.server_limits import BrokerLimits
@@ -13,12 +11,12 @@ from kraftpy.config import METADATA_PARTITION, Settings
 from kraftpy.config_broker import RACK_AWARE_SELECTOR
 from kraftpy.errors import ConfigError
 from kraftpy.limits import CONTROLLER_PLACES_MAX
+from kraftpy.network.places import Place, parse_place
 
 DEFAULT_NODE_ID: Final = 101
 DEFAULT_PORT: Final = 9092
 LISTENER: Final = "PLAINTEXT"
-_PLACE: Final = re.compile(rf"(?:{LISTENER}://)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*):(\d{{1,5}})")
-_PORT_MAX: Final = 65535
+_ANY_HOST: Final = "0.0.0.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,7 @@ class BrokerConfig:
         advertised = None
         if settings.advertised_listeners:
             advertised = place("advertised.listeners", settings.advertised_listeners)
-        elif listen.host in ("", "0.0.0.0", "[::]", "::"):
+        elif listen.host in (_ANY_HOST, "::"):
             raise ConfigError(
                 f"advertised.listeners is needed to listen at {listen}, which is no address to "
                 "connect to"
@@ -78,11 +76,10 @@ class BrokerConfig:
 
 
 def place(key: str, text: str) -> Place:
-    """HOST:PORT, with or without the listener's name before it."""
-    match = _PLACE.fullmatch(text.strip())
-    if match is None or int(match[2]) > _PORT_MAX:
-        raise ConfigError(f"{key}: {text!r} is not HOST:PORT")
-    return Place(match[1].strip("[]") or "0.0.0.0", int(match[2]))
+    """HOST:PORT, with or without the listener's name before it; no host is any."""
+    named = text.strip().removeprefix(f"{LISTENER}://")
+    example = f"127.0.0.1:{DEFAULT_PORT}"
+    return parse_place(_ANY_HOST + named if named[:1] == ":" else named, key, example, port_min=0)
 
 
 def _controllers(text: str) -> tuple[Place, ...]:

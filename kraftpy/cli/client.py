@@ -16,6 +16,7 @@ import click
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from kraftpy.config import BOOTSTRAP_VARIABLE
 from kraftpy.errors import ConfigError, KraftError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _VAGUE: Final = {
     KafkaError._ALL_BROKERS_DOWN,
 }
 _FAILED: Final = re.compile(r"failed: ([^(]+)")
+_AROUND: Final = re.compile(r"^\S+: (?=\S)| \(after .*\)$")  # Which client, which attempt.
 
 
 class Refused(KraftError):
@@ -63,7 +65,7 @@ class Connection:
     def _complain(self, error: KafkaError) -> None:
         if error.code() == KafkaError._TRANSPORT or not self.complaint:
             found = _FAILED.search(error.str())
-            self.complaint = found[1].strip() if found else error.str()
+            self.complaint = found[1].strip() if found else _AROUND.sub("", error.str())
 
     def admin(self) -> AdminClient:
         return self._made(AdminClient, {})
@@ -177,7 +179,7 @@ def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="HOST:PORT",
         default=DEFAULT_SERVER,
         show_default=True,
-        envvar="KRAFTPY_BOOTSTRAP_SERVER",
+        envvar=BOOTSTRAP_VARIABLE,
         help="Any broker, or several with commas between them.",
     )(wrapped)
 

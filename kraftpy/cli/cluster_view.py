@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kraftpy.metadata_log.topic_names import is_internal
+
 NO_LEADER = -1
 
 
@@ -144,10 +146,14 @@ def _listed(nodes: tuple[int, ...]) -> str:
 def most_worrying(
     partitions: Mapping[PartitionName, PartitionSight], count: int
 ) -> list[tuple[PartitionName, PartitionSight]]:
-    """Partitions without a leader first, then those that lack replicas, then by name."""
+    """Partitions without a leader first, then those that lack replicas, then by name.
 
-    def worry(item: tuple[PartitionName, PartitionSight]) -> tuple[bool, bool, PartitionName]:
+    Among equals, those of the user's topics come before those of the cluster's own.
+    """
+
+    def worry(item: tuple[PartitionName, PartitionSight]) -> tuple[bool, bool, bool, PartitionName]:
         name, partition = item
-        return partition.leader != NO_LEADER, not partition.is_under_replicated, name
+        led = partition.leader != NO_LEADER
+        return led, not partition.is_under_replicated, is_internal(name[0]), name
 
     return sorted(partitions.items(), key=worry)[:count]

@@ -104,9 +104,8 @@ def _partition_table(partitions: Sequence[tuple[PartitionName, PartitionSight]])
         replicas = Text()
         for replica in partition.replicas:
             style = "green" if replica in partition.isr else "red strike"
-            replicas.append(
-                f"{replica} ", style=f"{style} bold" if replica == partition.leader else style
-            )
+            bold = " bold" if replica == partition.leader else ""
+            replicas.append(str(replica), style=f"{style}{bold}").append(" ")
         leader = Text("none", style="bold red")
         if partition.leader != NO_LEADER:
             leader = Text(str(partition.leader), style="bold")

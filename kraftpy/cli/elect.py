@@ -11,6 +11,7 @@ from kraftpy.cli.client import (
     print_json,
     print_table,
 )
+from kraftpy.cli.topics import metadata
 from kraftpy.errors import ConfigError
 
 
@@ -39,9 +40,9 @@ def elect(
     admin = connection.admin()
     asked = None
     if topic is not None:
-        found = admin.list_topics(topic, timeout=connection.timeout_s).topics[topic].partitions
-        if not found or (partition is not None and partition not in found):
-            raise Refused(f"there is no {topic if partition is None else f'{topic}-{partition}'}")
+        found = metadata(connection, admin, topic).topics[topic].partitions
+        if partition is not None and partition not in found:
+            raise Refused(f"there is no {topic}-{partition}")
         indexes = found if partition is None else [partition]
         asked = [TopicPartition(topic, index) for index in indexes]
     election = ElectionType.PREFERRED if kind == "preferred" else ElectionType.UNCLEAN

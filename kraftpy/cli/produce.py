@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 import click
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kraftpy.cli.client import Connection, Refused, assignments, client_options
 from kraftpy.cli.messages import TextMessage, from_json, from_line, numbered
+from kraftpy.cli.undelivered import why_not
 from kraftpy.errors import ConfigError
 
 _POLL_S: Final = 0.1
@@ -24,7 +25,7 @@ class Delivery:
 
     def __init__(self, *, verbose: bool) -> None:
         self.acknowledged = 0
-        self.failed: tuple[int, KafkaError] | None = None
+        self.failed: tuple[int, int | None, KafkaError] | None = None
         self._verbose = verbose
 
     def of(self, number: int) -> Any:
@@ -32,7 +33,7 @@ class Delivery:
 
         def done(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                self.failed = self.failed or (number, error)
+                self.failed = self.failed or (number, message.partition(), error)
                 return
             self.acknowledged += 1
             if self._verbose:
@@ -74,13 +75,17 @@ def produce(connection: Connection, topic: str, file: BinaryIO, **options: Any) 
     )
     headers = list(assignments(options["headers"], "--header").items())
     for number, message in _messages(file, options):
-        _send(producer, topic, message, headers, options, delivery.of(number))
+        try:
+            _send(producer, topic, message, headers, options, delivery.of(number))
+        except KafkaException as refusal:
+            raise Refused(f"line {number}: {connection.refused(refusal.args[0])}") from None
         if delivery.failed is not None:
             break
     producer.flush()
     if delivery.failed is not None:
-        number, error = delivery.failed
-        raise Refused(f"line {number} was not acknowledged: {connection.refused(error)}")
+        number, partition, error = delivery.failed
+        why = why_not(connection, producer, topic, partition, error)
+        raise Refused(f"line {number} was not acknowledged: {why}")
     if sys.stderr.isatty():
         click.echo(f"{delivery.acknowledged} messages acknowledged", err=True)
 

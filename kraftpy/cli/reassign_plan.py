@@ -83,8 +83,10 @@ def from_text(text: str, source: str) -> dict[Name, Replicas]:
     try:
         found = json.loads(text)
         return dict(_partition(each) for each in found["partitions"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{source} is not a plan of a reassignment: {error!r}") from None
+    except KeyError as error:
+        raise ConfigError(f"{source} is not a plan of a reassignment: no {error}") from None
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{source} is not a plan of a reassignment: {error}") from None
 
 
 def _partition(found: Any) -> tuple[Name, Replicas]:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
-from confluent_kafka.cimpl import KafkaError, NewPartitions, NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from kraftpy.cli.client import (
     Connection,
@@ -63,13 +63,17 @@ def create(
 
 
 def metadata(connection: Connection, admin: AdminClient, topic: str | None = None) -> Any:
-    """What the brokers say of the cluster, or of one topic."""
+    """What the brokers say of the cluster; Refused if it lacks the topic.
+
+    All topics are asked for: whoever asks for one by its name has it made.
+    """
     with connection.asking():
-        found = admin.list_topics(topic, timeout=connection.timeout_s)
-    if topic is not None and (error := found.topics[topic].error) is not None:
-        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        found = admin.list_topics(timeout=connection.timeout_s)
+    if topic is not None:
+        if topic not in found.topics:
             raise Refused(f"there is no topic {topic}")
-        raise connection.refused(error)
+        if (error := found.topics[topic].error) is not None:
+            raise connection.refused(error)
     return found
 
 

@@ -6,10 +6,11 @@ field by field, raise RecordDecodeError with the reason, and nothing else escape
 guessed, defaulted or dropped. A bool is not an integer here, nor is a float, although Python
 would have them equal; a float must be finite, since an image holding NaN would not equal itself.
 
-A decoder and an encoder per (type, version) are generated once, at import, from the dataclasses:
-a million records are decoded at every start. The first three bytes of a value say how many elements
-the array has, its type id and its version, so they alone find the decoder; whatever they do not
-find, or the decoder refuses, is looked at again, carefully. Replica and directory lists repeat
+A decoder and an encoder per (type, version) are generated from the dataclasses, as a million
+records are decoded at every start; each when it is first needed, as most logs have few types. The
+first three bytes of a value say how many elements the array has, its type id and its version, so
+they alone find the decoder; whatever they do not find, or the decoder refuses, is looked at again,
+carefully. Replica and directory lists repeat
 endlessly, so decoded ones are shared through a bounded table: a million partitions stay small.
 """
 
@@ -28,6 +29,7 @@ from kraftpy.metadata_log.records import RECORD_TYPES, MetadataRecord
 _Decoder = Callable[[tuple[Any, ...]], MetadataRecord]
 _Encoder = Callable[[MetadataRecord], bytes]
 
+_KNOWN_TYPES: Final = frozenset(RECORD_TYPES.values())
 _PREFIX_BYTES: Final = 3
 _FIXARRAY: Final = 0x90  # msgpack: the first byte of an array of fewer than 16 elements.
 # Everything msgpack raises for bad bytes; UnicodeDecodeError and ExtraData are ValueErrors.
@@ -38,12 +40,8 @@ _REFUSALS: Final = (*_UNPACK_ERRORS, FieldError, KeyError, IndexError)
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
     """The record's value bytes; ValueError if the version cannot carry what the record says."""
-    versions = _ENCODERS.get(type(record))
-    if versions is None:
-        raise ValueError(f"{type(record).__name__} is not a metadata record")
-    encoder = versions.get(record.MAX_VERSION if version is None else version)
-    if encoder is None:
-        raise ValueError(f"{type(record).__name__} has no version {version}")
+    cls = type(record)
+    encoder = _encoders.get((cls, version)) or _new_encoder(cls, version)
     try:
         return encoder(record)
     except FieldError as refusal:
@@ -62,7 +60,7 @@ def encode_records(records: Iterable[MetadataRecord]) -> list[bytes]:
 
 def decode_records(values: Iterable[bytes | memoryview], base_offset: int) -> list[MetadataRecord]:
     """The records of one batch, whose first has `base_offset`; RecordDecodeError, or all."""
-    decoders, unpack = _DECODERS, msgpack.unpackb
+    decoders, unpack = _decoders, msgpack.unpackb
     records: list[MetadataRecord] = []
     for value in values:
         try:
@@ -73,13 +71,14 @@ def decode_records(values: Iterable[bytes | memoryview], base_offset: int) -> li
 
 
 def _decode_carefully(value: bytes | memoryview, offset: int) -> MetadataRecord:
-    """Say what is wrong, or decode a header that is right but longer than it need be."""
+    """Say what is wrong, or decode what is right: a header that is longer than it need be, or the
+    first record of its type and version."""
     try:
         array = msgpack.unpackb(value, use_list=False)
     except _UNPACK_ERRORS as error:
         raise RecordDecodeError(_unpack_reason(error), offset) from None
     try:
-        decoder = _DECODERS[_checked_prefix(array)]
+        decoder = _decoder_of(*_checked_type(array))
     except FieldError as refusal:
         raise RecordDecodeError(str(refusal), offset) from None
     try:
@@ -100,8 +99,8 @@ def _unpack_reason(error: Exception) -> str:
     return f"the bytes are not msgpack ({str(error) or type(error).__name__})"
 
 
-def _checked_prefix(array: Any) -> bytes:
-    """The key of the decoder for what was unpacked; FieldError if there is none."""
+def _checked_type(array: Any) -> tuple[type[MetadataRecord], int]:
+    """The type and version of what was unpacked; FieldError if it is none that is known."""
     if type(array) is not tuple:
         raise FieldError(f"a record is an array, not {type(array).__name__}")
     if len(array) < 2:
@@ -119,7 +118,7 @@ def _checked_prefix(array: Any) -> bytes:
     if len(array) - 2 != expected:
         found = f"{len(array) - 2} fields where there must be {expected}"
         raise FieldError(f"{cls.__name__} version {version}: {found}")
-    return _prefix(cls, version)
+    return cls, version
 
 
 # --- generating the functions ----------------------------------------------------------------
@@ -186,12 +185,25 @@ def _prefix(cls: type[MetadataRecord], version: int) -> bytes:
     return bytes((_FIXARRAY | elements, cls.API_KEY, version))
 
 
-_DECODERS: Final[dict[bytes | memoryview, _Decoder]] = {
-    _prefix(cls, version): _decoder(cls, version)
-    for cls in RECORD_TYPES.values()
-    for version in _versions(cls)
-}
-_ENCODERS: Final[dict[type, dict[int, _Encoder]]] = {
-    cls: {version: _encoder(cls, version) for version in _versions(cls)}
-    for cls in RECORD_TYPES.values()
-}
+# Filled when needed. Two threads may both generate a function: either is as good.
+_decoders: Final[dict[bytes | memoryview, _Decoder]] = {}
+_encoders: Final[dict[tuple[type, int | None], _Encoder]] = {}
+
+
+def _decoder_of(cls: type[MetadataRecord], version: int) -> _Decoder:
+    prefix = _prefix(cls, version)
+    decoder = _decoders.get(prefix)
+    if decoder is None:
+        decoder = _decoders[prefix] = _decoder(cls, version)
+    return decoder
+
+
+def _new_encoder(cls: type[MetadataRecord], version: int | None) -> _Encoder:
+    """The encoder of a version, or of the newest; ValueError if there is none."""
+    if cls not in _KNOWN_TYPES:
+        raise ValueError(f"{cls.__name__} is not a metadata record")
+    exact = cls.MAX_VERSION if version is None else version
+    if exact not in _versions(cls):
+        raise ValueError(f"{cls.__name__} has no version {exact}")
+    encoder = _encoders[cls, version] = _encoder(cls, exact)
+    return encoder

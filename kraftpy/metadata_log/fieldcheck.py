@@ -8,11 +8,14 @@ one that stays out of messages.
 
 import math
 import reprlib
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NoReturn, get_args, get_origin, get_type_hints
 
 from kraftpy.limits import INTERNED_LISTS_MAX
+from kraftpy.metadata_log.fastclass import compile_function
 from kraftpy.metadata_log.records import Endpoint, Feature, QuotaEntity
 from kraftpy.types import BrokerId, TopicId, Uuid
 
@@ -185,12 +188,14 @@ class Struct:
     def __init__(self, cls: type) -> None:
         self.cls = cls
         self.names = [f.name for f in fields(cls)]
-        names: dict[str, Any] = {"_refuse": refuse, "_isfinite": math.isfinite}
+
+    @cached_property
+    def check(self) -> Callable[..., None]:
+        """A function of all fields, generated when it is first needed."""
         source = [f"def check({', '.join(self.names)}):"]
-        for name, wire in wire_types(cls).items():
+        for name, wire in wire_types(self.cls).items():
             source += wire.decode_lines(name)
-        exec("\n".join(source), names)
-        self.check = names["check"]
+        return compile_function("\n".join(source), {"_refuse": refuse, "_isfinite": math.isfinite})
 
 
 def _decode_structs(name: str, value: Any, struct: Struct) -> tuple[Any, ...]:

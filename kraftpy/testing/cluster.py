@@ -150,7 +150,12 @@ class Cluster:
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+            self._admin = AdminClient(
+                {
+                    "bootstrap.servers": self.bootstrap_servers,
+                    "log_level": 0,  # That nodes die here is no news.
+                }
+            )
         return self._admin
 
     # -- faults -------------------------------------------------------------------------------

@@ -186,19 +186,19 @@ def test_a_decoder_that_skips_a_check(kind: str, monkeypatch: Patch) -> None:
     with monkeypatch.context() as generating:
         generating.setattr(WireType, "decode_lines", unchecked)
         lax = codec._decoder(cls, version)
-    monkeypatch.setitem(codec._DECODERS, codec._prefix(cls, version), lax)
+    monkeypatch.setitem(codec._decoders, codec._prefix(cls, version), lax)
     check = codec_properties.every_wrong_field_is_refused_by_name
     is_caught(check, records_of(cls, version), st.just(version))
 
 
 def test_a_decoder_that_swaps_two_fields(monkeypatch: Patch) -> None:
     prefix = codec._prefix(*PARTITION)
-    right = codec._DECODERS[prefix]
+    right = codec._decoder_of(*PARTITION)
 
     def swapped(array: tuple[Any, ...]) -> MetadataRecord:
         return right((*array[:4], array[5], array[4], *array[6:]))
 
-    monkeypatch.setitem(codec._DECODERS, prefix, swapped)
+    monkeypatch.setitem(codec._decoders, prefix, swapped)
     check = codec_properties.survives_the_wire
     is_caught(check, records_of(*PARTITION), st.just(PARTITION[1]))
 

@@ -160,7 +160,8 @@ def test_keys_and_environment_names_are_unique_and_nest_in_toml() -> None:
 
 
 def test_environment_sets_and_ignores_what_is_not_ours() -> None:
-    environment = {"KRAFTPY_LOG_SEGMENT_BYTES": "4096", "HOME": "/x", "KRAFTPY_CONFIG": "a.toml"}
+    others = {"HOME": "/x", "KRAFTPY_CONFIG": "a.toml", "KRAFTPY_BOOTSTRAP_SERVER": "here:9092"}
+    environment = {"KRAFTPY_LOG_SEGMENT_BYTES": "4096", **others}
     assert from_environment(environment) == (
         Given(KEY, "4096", "environment variable KRAFTPY_LOG_SEGMENT_BYTES"),
     )

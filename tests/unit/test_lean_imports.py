@@ -15,9 +15,10 @@ import sys
 from kraftpy.lean_imports import lean_imports
 with lean_imports():
     import kraftpy.broker.node
-loaded = [name for name in ("rich", "hypothesis", "structlog", "kio") if name in sys.modules]
-import rich.console, hypothesis
-print(loaded)
+asked = ("rich", "hypothesis", "importlib.metadata", "structlog", "kio", "crc32c")
+loaded = [name for name in asked if name in sys.modules]
+import importlib.metadata, rich.console, hypothesis
+print(loaded, importlib.metadata.version("crc32c") != "unknown")
 """
 
 
@@ -25,7 +26,7 @@ def test_what_no_node_needs_is_not_imported_and_can_be_later() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert done.stdout == "['structlog', 'kio']\n"
+    assert done.stdout == "['structlog', 'kio', 'crc32c'] True\n"
 
 
 def test_garbage_is_collected_again_even_after_a_failure() -> None:

@@ -44,6 +44,7 @@ log = get_logger(__name__)
 _DESCRIBED_PARTITIONS_MAX: Final = 2000  # max.request.partition.size.limit
 _CREATE_S: Final = 10.0
 _CREATED_SOON_S: Final = 0.25
+_SOMEBODY_SERVES_S: Final = 8.0  # Less than the ten seconds after which a client may give up.
 _LIST_OFFSETS: Final = 2
 _DELETE_RECORDS: Final = 21
 _INIT_PRODUCER_ID: Final = 22
@@ -87,9 +88,7 @@ class Dispatch:
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._answers: Mapping[int, Answer] = {
             apis.METADATA: self._metadata,
-            apis.DESCRIBE_CLUSTER: self._viewed(
-                lambda view, request: describe_cluster(view, request.message)
-            ),
+            apis.DESCRIBE_CLUSTER: self._describe_cluster,
             _DESCRIBE_TOPIC_PARTITIONS: self._viewed(
                 lambda view, request: describe_topic_partitions(
                     view, request.message, _DESCRIBED_PARTITIONS_MAX
@@ -156,7 +155,20 @@ class Dispatch:
         }
         return Features(supported, dict(image.features), image.end_offset - 1)
 
+    async def _describe_cluster(self, request: Request, _address: str) -> bytearray:
+        await self._somebody_serves()
+        return request.response(describe_cluster(self._view(), request.message))
+
+    async def _somebody_serves(self) -> None:
+        """Wait until a broker is there to be named: most often this one, which has just started.
+
+        An answer without any broker is no use to a client, and librdkafka's admin client, which has
+        asked before the broker was unfenced, would not ask again before its request has timed out.
+        """
+        await self._cache.somebody_serves(self._facts.listener, _SOMEBODY_SERVES_S)
+
     async def _metadata(self, request: Request, _address: str) -> bytearray:
+        await self._somebody_serves()
         facts = self._facts
         answer, topics_to_create = await self._metadata_handler.metadata(
             request, facts.listener, auto_create=facts.auto_create_topics

@@ -70,6 +70,16 @@ class MetadataCache:
             waiting.cancel()
         return True
 
+    async def somebody_serves(self, listener: str, timeout_s: float) -> bool:
+        """Wait until a broker that is not fenced has the listener; False if that takes too long."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while not self.listener(listener).alive:
+            left_s = deadline_s - loop.time()
+            if left_s <= 0 or not await self.reached(self.end_offset + 1, left_s):
+                return False
+        return True
+
     # -- for the publisher --------------------------------------------------------------------
 
     def replace(self, image: ClusterImage, changes: Changes) -> None:

@@ -8,11 +8,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from kraftpy.broker.controller_finder import ControllerFinder, Place
+from kraftpy.broker.controller_finder import ControllerFinder
 from kraftpy.clock import SystemClock
 from kraftpy.config import Settings
 from kraftpy.metadata_log.image import ClusterImage
 from kraftpy.network.client import WireClient
+from kraftpy.network.places import Place
 from kraftpy.quorum.node import QuorumNode, running
 from kraftpy.quorum.node_config import NodeConfig
 from kraftpy.storage.file_layer import OsFiles

@@ -7,9 +7,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from kraftpy.broker.controller_finder import METADATA_TOPIC, METADATA_TOPIC_ID, Place
+from kraftpy.broker.controller_finder import METADATA_TOPIC, METADATA_TOPIC_ID
 from kraftpy.clock import SystemClock
 from kraftpy.errors import WireError
+from kraftpy.network.places import Place
 from kraftpy.network.server import WireServer, listening_sockets
 from kraftpy.wire import apis
 from kraftpy.wire.apis import NO_THROTTLE, Request, VersionRange

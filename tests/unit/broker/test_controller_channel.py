@@ -14,8 +14,9 @@ from kio.schema.errors import ErrorCode
 from kraftpy.broker import controller_channel, controller_finder
 from kraftpy.broker.backoff import Backoff
 from kraftpy.broker.controller_channel import ChannelRequest, ControllerChannel
-from kraftpy.broker.controller_finder import ControllerFinder, Place
+from kraftpy.broker.controller_finder import ControllerFinder
 from kraftpy.errors import OutcomeUnknown, Unreachable
+from kraftpy.network.places import Place
 from kraftpy.wire import apis
 from kraftpy.wire.apis import NO_THROTTLE, Request
 from tests.unit.broker.live_quorum import run, until

@@ -143,3 +143,23 @@ def test_how_current_it_is_is_known_only_after_it_was_told() -> None:
     cache.was_current(100)
     assert cache.is_current(149, within_ms=50)
     assert not cache.is_current(150, within_ms=50)
+
+
+def test_who_waits_for_a_broker_that_serves_goes_on_when_one_is_unfenced() -> None:
+    async def scenario() -> None:
+        publisher = MetadataPublisher(MetadataCache())
+        cache = publisher.cache
+        assert not await cache.somebody_serves("PLAINTEXT", 0.01)
+        waiting = asyncio.ensure_future(cache.somebody_serves("PLAINTEXT", 60))
+        publisher.publish(*step(EMPTY, register(1, end_points=end_points(10))))
+        publisher.publish(*step(cache.image, register(2, end_points=(), fenced=False)))
+        await asyncio.sleep(0)
+        assert not waiting.done(), "1 is fenced, 2 has no listener"
+        publisher.publish(
+            *step(cache.image, register(1, epoch=99, end_points=end_points(10)[:1], fenced=False))
+        )
+        assert await waiting
+        assert await cache.somebody_serves("SSL", 0) is False
+        assert await cache.somebody_serves("PLAINTEXT", 0)
+
+    asyncio.run(scenario())

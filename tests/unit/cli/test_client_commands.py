@@ -41,6 +41,9 @@ def kraftpy(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
         code = run(arguments)
         found = capfd.readouterr()
+        assert code == 0 or found.err, "a refusal without a word"
+        if "--json" in arguments and arguments[0] != "produce":
+            assert found.out, found.err  # Its tables are there, also when it ends with a refusal.
         return code, found.out, found.err
 
     return command
@@ -133,6 +136,28 @@ def test_a_group_goes_on_where_it_left_off(kraftpy: Kraftpy, space: Space) -> No
     assert kraftpy(*read, "-n", "1")[1] == "3\n"
 
 
+def test_who_is_not_acknowledged_is_told_why(
+    cluster: Cluster, kraftpy: Kraftpy, space: Space
+) -> None:
+    topic = space.name("wary")
+    kraftpy("topics", "create", topic, "-p", "1", "-r", "2", "-c", "min.insync.replicas=2")
+    cluster.stop(102)
+    code, _, errors = kraftpy("produce", topic, "--timeout", "1.5", given=b"x\n")
+    why = f"{topic}-0 has only 1 in sync (101), and min.insync.replicas is 2"
+    assert (code, errors) == (1, f"kraftpy: line 1 was not acknowledged: {why}\n")
+    _, out, _ = kraftpy("brokers", "--json")
+    (gone,) = [each for each in listed(out)["brokers"] if each["broker"] == 102]
+    assert (gone["address"], gone["leads"], gone["out_of_sync"] > 0) == (None, 0, True)
+    cluster.restart(102)
+
+    code, _, errors = kraftpy("produce", topic, "-p", "7", "--timeout", "1.5", given=b"x\n")
+    complaint = f"line 1 was not acknowledged: {topic} has the partitions 0 to 0, not 7"
+    assert (code, errors) == (1, f"kraftpy: {complaint}\n")
+    large = "Unable to produce message: Broker: Message size too large"
+    code, _, errors = kraftpy("produce", topic, given=b"a\n" + bytes(2_000_000) + b"\n")
+    assert (code, errors) == (1, f"kraftpy: line 2: {large}\n")
+
+
 def test_mistakes_are_one_line_and_exit_code_2(kraftpy: Kraftpy, space: Space) -> None:
     topic = space.topic()
     for arguments, given, complaint in (
@@ -179,6 +204,9 @@ def test_brokers_and_elections(kraftpy: Kraftpy, space: Space) -> None:
     assert {each["outcome"] for each in listed(out)} == {"not needed"}
     code, _, errors = kraftpy("elect", "preferred", "--topic", topic, "--partition", "7")
     assert (code, errors) == (1, f"kraftpy: there is no {topic}-7\n")
+    for command in (("elect", "preferred", "--topic"), ("perf", "consume"), ("topics", "describe")):
+        code, _, errors = kraftpy(*command, "nobodys")  # No command has made it for the next one.
+        assert (code, errors) == (1, "kraftpy: there is no topic nobodys\n")
 
 
 def test_replicas_move_as_planned(kraftpy: Kraftpy, space: Space, tmp_path: Path) -> None:

@@ -71,3 +71,6 @@ def test_a_look_that_found_nobody_to_ask_is_not_news() -> None:
 def test_the_worst_partitions_come_first() -> None:
     partitions = {("a", 0): WHOLE, ("b", 0): SHRUNK, ("c", 0): LOST}
     assert [name for (name, _), _ in most_worrying(partitions, 2)] == ["c", "b"]
+    partitions = {("__consumer_offsets", 0): SHRUNK, ("z", 0): SHRUNK, ("a", 0): WHOLE}
+    names = [name for (name, _), _ in most_worrying(partitions, 3)]
+    assert names == ["z", "__consumer_offsets", "a"]

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kraftpy.testing.free_ports import free_ports
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of kafka-python's own imports.
@@ -22,11 +25,13 @@ PROGRAM = "from kraftpy.cli.main import main; main()"
 
 
 @contextmanager
-def dev(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def dev(
+    *arguments: str, listen: str = "127.0.0.1:0", **variables: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running `kraftpy dev` and what it printed until it was ready."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("KRAFTPY_")}
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "dev", "--listen", "127.0.0.1:0", *arguments],
+        [sys.executable, "-c", PROGRAM, "dev", "--listen", listen, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -69,6 +74,24 @@ def test_a_signal_ends_it_cleanly_and_takes_the_temporary_directory(
         assert directory.parent == tmp_path
         stop(process, number)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_admin_client_that_is_there_first_is_served(tmp_path: Path) -> None:
+    """It asks before the broker may be named, and would not ask again."""
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    admin = AdminClient(
+        {
+            "bootstrap.servers": address,
+            "log_level": 0,
+            "reconnect.backoff.ms": 1,
+            "reconnect.backoff.max.ms": 5,
+            "metadata.recovery.strategy": "none",
+        }
+    )
+    made = admin.create_topics([NewTopic("early", 1, 1)], request_timeout=ANSWER_TIMEOUT_S)
+    with dev(listen=address, TMPDIR=str(tmp_path)) as (process, _):
+        made["early"].result(ANSWER_TIMEOUT_S)
+        stop(process)
 
 
 def test_a_client_produces_and_consumes_at_once(tmp_path: Path) -> None:

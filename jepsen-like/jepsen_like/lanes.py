@@ -95,6 +95,8 @@ class Lane:
             wait_s = self._pace.wait_s(time.monotonic())
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
+                if not self._workload.has_room():  # Another lane has taken the last of it.
+                    return
             kind = await self._recorder.run(self.number, process.next())
             await self._rest(kind)
             if kind == "info":

@@ -188,4 +188,4 @@ def test_a_move_is_over_when_all_are_in_sync(
     seen = Seen(partitions={"t-0": ("b101", isr, len(replicas))}, replicas={"t-0": replicas})
     node: Any = FakeCluster().nodes["b101"]
     node.name = "b104"
-    assert membership._moved(situation(seen), node, ["t-0"]) is expected
+    assert membership._moved(situation(seen), node, {"t-0": 3}) is expected

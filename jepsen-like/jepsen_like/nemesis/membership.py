@@ -5,7 +5,7 @@ move away again, it stops, and its registration is taken back. All of it under l
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from jepsen_like.client import requests
@@ -79,29 +79,30 @@ async def _reassign(situation: Situation, key: str, replicas: list[int]) -> None
 
 
 async def _move_onto(situation: Situation, node: Node) -> list[str]:
-    """Some partitions give up one replica for the newcomer, which then must catch up."""
+    """Some partitions give up one replica for the newcomer, which then must catch up. It may be the
+    only one that a partition has."""
     seen, rng = situation.seen, situation.rng
     known = sorted(seen.replicas)
     if not known:
         raise NotNow("no partition is known yet")
     chosen = rng.sample(known, min(len(known), rng.randint(1, _MOVED_MAX)))
-    for key in chosen:
-        stay = rng.sample(seen.replicas[key][:], max(1, len(seen.replicas[key]) - 1))
+    widths = {key: len(seen.replicas[key]) for key in chosen}
+    for key, width in widths.items():
+        stay = rng.sample(seen.replicas[key], width - 1)
         replicas = [int(name[1:]) for name in stay]
         replicas.insert(rng.randint(0, len(replicas)), node.node_id)
         await _reassign(situation, key, replicas)
-    await _until(lambda: _moved(situation, node, chosen), _MOVE_S, "its replicas do not catch up")
+    await _until(lambda: _moved(situation, node, widths), _MOVE_S, "its replicas do not catch up")
     return chosen
 
 
-def _moved(situation: Situation, node: Node, keys: list[str]) -> bool:
+def _moved(situation: Situation, node: Node, widths: Mapping[str, int]) -> bool:
     """Whether these have it, as many replicas as before, and all of them in sync."""
     seen = situation.seen
-    width = min(3, situation.cluster.options.brokers)
     return all(
         node.name in seen.replicas.get(key, ())
         and seen.partitions[key][1] == seen.partitions[key][2] == width
-        for key in keys
+        for key, width in widths.items()
         if key in seen.partitions
     )
 

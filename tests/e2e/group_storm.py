@@ -2,10 +2,11 @@
 
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kraftpy.broker.groups.coordinator import name_hash
@@ -92,6 +93,76 @@ class Committer:
                 ledger.problems.append(f"read {answer.offset}, known {least} to {most}")
             time.sleep(0.01)
         consumer.close()
+
+
+@dataclass
+class Offsets:
+    """What the members of a group were told that they committed, and what others read of it."""
+
+    read: dict[tuple[str, int], int] = field(default_factory=dict)
+    reads: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def judge(
+        self,
+        acked: Iterable[tuple[str, int, int]],
+        found: Mapping[tuple[str, int], int],
+        ends: Mapping[tuple[str, int], int],
+    ) -> None:
+        """A look at all offsets. `acked` was known before it, `ends` of the topic after it."""
+        self.reads += 1
+        least = dict(self.read)
+        for topic, partition, offset in acked:
+            place = (topic, partition)
+            least[place] = max(least.get(place, 0), offset)
+        for place, offset in least.items():
+            if found.get(place, -1) < offset:
+                self.problems.append(f"{place}: read {found.get(place)}, after {offset}")
+        for place, offset in found.items():
+            if offset > ends.get(place, 0):
+                self.problems.append(f"{place}: read {offset} of {ends.get(place, 0)} records")
+        self.read.update(found)
+
+
+class Watcher:
+    """Reads all offsets of a group with members, over and over."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        acked: Callable[[], Iterable[tuple[str, int, int]]],
+        ends: Callable[[], Mapping[tuple[str, int], int]],
+    ) -> None:
+        self.offsets = Offsets()
+        self._group = group
+        self._acked = acked
+        self._ends = ends
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive(), "a client does not end"
+
+    def _watch(self) -> None:
+        asked = [ConsumerGroupTopicPartitions(self._group)]
+        while not self._stopping.wait(0.05):
+            acked = list(self._acked())
+            try:
+                futures = self._admin.list_consumer_group_offsets(asked, request_timeout=CALL_S)
+                answer = futures[self._group].result(2 * CALL_S)
+            except (KafkaException, TimeoutError):
+                continue
+            found = answer.topic_partitions
+            if all(each.error is None for each in found):
+                offsets = {(each.topic, each.partition): each.offset for each in found}
+                self.offsets.judge(acked, offsets, self._ends())
 
 
 def coordinator_of(admin: AdminClient, group: str) -> int | None:

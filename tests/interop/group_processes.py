@@ -19,6 +19,7 @@ from tests.interop.test_client_java import program
 
 PROGRAM = os.path.join(os.path.dirname(__file__), "group_member.py")
 WAIT_S = 90.0
+SESSION_MS = 6000
 Place = tuple[str, int, int]  # Topic, partition, offset.
 
 
@@ -31,7 +32,7 @@ def _program(kind: str) -> list[str]:
 class Member:
     """One process, whose lines a thread collects."""
 
-    def __init__(self, kind: str, arguments: Iterable[str]) -> None:
+    def __init__(self, kind: str, arguments: Iterable[str], session_ms: int = SESSION_MS) -> None:
         self.lines: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self.process = subprocess.Popen(
@@ -40,6 +41,7 @@ class Member:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env={**os.environ, "GROUP_MEMBER_SESSION_MS": str(session_ms)},
         )
         self._readers = [
             threading.Thread(target=self._read, daemon=True),
@@ -85,8 +87,11 @@ class Member:
 class Group:
     """Members that come and go, of one group on one cluster."""
 
-    def __init__(self, served: Served, topic: str, strategy: str, kind: str) -> None:
+    def __init__(
+        self, served: Served, topic: str, strategy: str, kind: str, session_ms: int
+    ) -> None:
         self.served = served
+        self.session_ms = session_ms
         self.topic = topic
         self.name = served.topic("group")
         self.strategy = strategy
@@ -99,7 +104,7 @@ class Group:
             subject = topic or self.topic
             arguments = [self.served.bootstrap, self.name, subject, self.strategy]
             arguments += [instance] if instance else []
-            self.members.append(Member(self.kind, arguments))
+            self.members.append(Member(self.kind, arguments, self.session_ms))
 
     @property
     def processed(self) -> Counter[Place]:
@@ -137,8 +142,10 @@ class Group:
 
 
 @contextmanager
-def group(served: Served, topic: str, strategy: str, kind: str) -> Iterator[Group]:
-    made = Group(served, topic, strategy, kind)
+def group(
+    served: Served, topic: str, strategy: str, kind: str, session_ms: int = SESSION_MS
+) -> Iterator[Group]:
+    made = Group(served, topic, strategy, kind, session_ms)
     try:
         yield made
     finally:

@@ -3,20 +3,19 @@
 Each record is processed, in every story; with no failure, none of them twice.
 """
 
-import asyncio
 import signal
 from collections.abc import Iterator
-from datetime import timedelta
-from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
-from kio.schema.errors import ErrorCode
 
-from kraftpy.metadata_log.features import GROUP_VERSION
-from kraftpy.network.client import WireClient
-from kraftpy.wire.apis import UPDATE_FEATURES
-from tests.interop.clusters import Served, dev_cluster, three_brokers, wait_for
+from tests.interop.clusters import (
+    Served,
+    dev_cluster,
+    switch_on_consumer_protocol,
+    three_brokers,
+    wait_for,
+)
 from tests.interop.conftest import all_served
 from tests.interop.group_processes import Group, create_topic, group, grow_topic, produce
 from tests.interop.programs import run
@@ -31,31 +30,25 @@ QUICK = (
 )
 
 
-def switch_on(served: Served) -> None:
-    """New clusters do not have the protocol until somebody asks for it."""
-    host, port = served.bootstrap.split(",")[0].split(":")
-
-    async def ask() -> Any:
-        client = await WireClient.connect(host, int(port), timeout_s=30)
-        update = {"feature": GROUP_VERSION, "max_version_level": 1, "upgrade_type": 1}
-        values = {"timeout": timedelta(seconds=30), "feature_updates": [update]}
-        answer = await client.ask(UPDATE_FEATURES, {**values, "validate_only": False})
-        await client.close()
-        return answer
-
-    assert asyncio.run(ask()).error_code is ErrorCode.none
-
-
 @pytest.fixture(scope="module")
 def _quick(tmp_path_factory: pytest.TempPathFactory, recorder: Recorder) -> Iterator[Served]:
     with dev_cluster(tmp_path_factory.mktemp("consumers"), recorder, *QUICK) as served:
-        switch_on(served)
+        switch_on_consumer_protocol(served.bootstrap)
         yield served
 
 
 @pytest.fixture
 def quick(_quick: Served) -> Iterator[Served]:
     yield from all_served(_quick)
+
+
+QUICK_TO_FAIL = (
+    *QUICK,
+    *("--set", "broker.session.timeout.ms=2000"),
+    *("--set", "broker.heartbeat.interval.ms=300"),
+    *("--set", "replica.lag.time.max.ms=2000"),
+    *("--set", "offsets.topic.num.partitions=3"),
+)
 
 
 def without_repetition(members: Group) -> None:
@@ -141,8 +134,8 @@ def test_the_coordinator_is_killed(
     tmp_path_factory: pytest.TempPathFactory, recorder: Recorder
 ) -> None:
     directory = tmp_path_factory.mktemp("killed")
-    with three_brokers(directory, recorder, *QUICK) as served:
-        switch_on(served)
+    with three_brokers(directory, recorder, *QUICK_TO_FAIL) as served:
+        switch_on_consumer_protocol(served.bootstrap)
         processes = served.processes
         assert processes is not None
         topic = create_topic(served, PARTITIONS, replicas=3)

@@ -65,7 +65,8 @@ public class Groups {
     }
 
     static Map<String, String> classic(String strategy) {
-        return Map.of("group.protocol", "classic", "session.timeout.ms", "6000",
+        String session = System.getenv().getOrDefault("GROUP_MEMBER_SESSION_MS", "6000");
+        return Map.of("group.protocol", "classic", "session.timeout.ms", session,
             "heartbeat.interval.ms", "300",
             "partition.assignment.strategy", ASSIGNORS.get(strategy));
     }

@@ -6,13 +6,31 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kraftpy.broker.groups.coordinator import name_hash
 
 QUIET = {"log_level": 0}
 CALL_S = 5.0
+
+
+def consumer_of(bootstrap: str, group: str) -> Any:
+    """One that is no member of its group.
+
+    An AdminClient could read offsets, too, but librdkafka's (2.16) ends the process when a broker
+    answers that it coordinates the group no more.
+    """
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "socket.timeout.ms": 3000,
+            "reconnect.backoff.max.ms": 500,
+            **QUIET,
+        }
+    )
 
 
 @dataclass
@@ -49,20 +67,9 @@ class Committer:
             thread.join(120)
             assert not thread.is_alive(), "a client does not end"
 
-    def _consumer(self) -> Any:
-        return Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": self.ledger.group,
-                "enable.auto.commit": False,
-                "socket.timeout.ms": 3000,
-                "reconnect.backoff.max.ms": 500,
-                **QUIET,
-            }
-        )
-
     def _commit(self) -> None:
-        consumer, ledger = self._consumer(), self.ledger
+        ledger = self.ledger
+        consumer = consumer_of(self._bootstrap, ledger.group)
         while not self._stopping.is_set():
             offset = ledger.attempted = ledger.acked + 1
             place = TopicPartition(self._partition.topic, 0, offset)
@@ -76,7 +83,8 @@ class Committer:
         consumer.close()
 
     def _read(self) -> None:
-        consumer, ledger = self._consumer(), self.ledger
+        ledger = self.ledger
+        consumer = consumer_of(self._bootstrap, ledger.group)
         while not self._stopping.is_set():
             least = ledger.acked
             try:
@@ -135,10 +143,10 @@ class Watcher:
         ends: Callable[[], Mapping[tuple[str, int], int]],
     ) -> None:
         self.offsets = Offsets()
+        self._bootstrap = bootstrap
         self._group = group
         self._acked = acked
         self._ends = ends
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -151,18 +159,20 @@ class Watcher:
         assert not self._thread.is_alive(), "a client does not end"
 
     def _watch(self) -> None:
-        asked = [ConsumerGroupTopicPartitions(self._group)]
+        consumer = consumer_of(self._bootstrap, self._group)
+        asked = [TopicPartition(*place) for place in self._ends()]
         while not self._stopping.wait(0.05):
             acked = list(self._acked())
             try:
-                futures = self._admin.list_consumer_group_offsets(asked, request_timeout=CALL_S)
-                answer = futures[self._group].result(2 * CALL_S)
-            except (KafkaException, TimeoutError):
+                found = consumer.committed(asked, timeout=CALL_S)
+            except KafkaException:
                 continue
-            found = answer.topic_partitions
             if all(each.error is None for each in found):
-                offsets = {(each.topic, each.partition): each.offset for each in found}
+                offsets = {
+                    (each.topic, each.partition): each.offset for each in found if each.offset >= 0
+                }
                 self.offsets.judge(acked, offsets, self._ends())
+        consumer.close()
 
 
 def coordinator_of(admin: AdminClient, group: str) -> int | None:

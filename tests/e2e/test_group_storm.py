@@ -23,7 +23,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.e2e.cluster_processes import ClusterProcesses
 from tests.e2e.group_storm import QUIET, Committer, Ledger, Offsets, Watcher, coordinator_of
-from tests.interop.clusters import switch_on_consumer_protocol
 from tests.interop.group_processes import Member
 
 ROUNDS = int(os.environ.get("GROUP_STORM_ROUNDS", "2"))
@@ -176,8 +175,6 @@ def storm(directory: Path, protocol: str) -> Iterator[Storm]:
 def test_no_committed_offset_is_lost_or_goes_back(tmp_path: Path, protocol: str) -> None:
     with storm(tmp_path, protocol) as made:
         made.create_topic()
-        if protocol == "consumer":
-            switch_on_consumer_protocol(made.cluster.bootstrap)
         made.produce()
         made.start_member()
         clients: list[Committer | Watcher] = [*made.committers, made.watcher]

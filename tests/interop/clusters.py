@@ -1,6 +1,5 @@
 """Clusters of kraftpy processes behind a recorder: `kraftpy dev`, or three brokers."""
 
-import asyncio
 import itertools
 import os
 import subprocess
@@ -9,18 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from kio.schema.errors import ErrorCode
 
 from bench.quorum_processes import free_ports
-from kraftpy.metadata_log.features import GROUP_VERSION
-from kraftpy.network.client import WireClient
-from kraftpy.wire.apis import UPDATE_FEATURES
 from tests.e2e.cluster_processes import PROGRAM, ClusterProcesses
 from tests.interop.recorder import Recorder
 
@@ -120,21 +114,6 @@ def _brokers(admin: Any) -> list[int]:
         return list(admin.list_topics(timeout=5).brokers)
     except KafkaException:
         return []
-
-
-def switch_on_consumer_protocol(bootstrap: str) -> None:
-    """New clusters do not have it (KIP-848) until somebody asks for it."""
-    host, port = bootstrap.split(",")[0].split(":")
-
-    async def ask() -> Any:
-        client = await WireClient.connect(host, int(port), timeout_s=READY_S)
-        update = {"feature": GROUP_VERSION, "max_version_level": 1, "upgrade_type": 1}
-        values = {"timeout": timedelta(seconds=READY_S), "feature_updates": [update]}
-        answer = await client.ask(UPDATE_FEATURES, {**values, "validate_only": False})
-        await client.close()
-        return answer
-
-    assert asyncio.run(ask()).error_code is ErrorCode.none
 
 
 QUIET = {"log_level": 0}  # librdkafka tells stderr of every connection that did not come about.

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from tests.e2e.group_storm import consumer_of
 from tests.interop.clusters import QUIET, Served, wait_for
 from tests.interop.test_client_java import program
 
@@ -134,11 +135,17 @@ class Group:
         self.wait(f"{count} members", is_shared)
 
     def committed(self) -> dict[tuple[str, int], int]:
-        from confluent_kafka import ConsumerGroupTopicPartitions
-
-        asked = [ConsumerGroupTopicPartitions(self.name)]
-        found = self.admin.list_consumer_group_offsets(asked)[self.name].result()
-        return {(each.topic, each.partition): each.offset for each in found.topic_partitions}
+        """Of the topic. Read by a consumer that is no member: see `consumer_of` for why."""
+        partitions = (
+            self.admin.list_topics(self.topic, timeout=WAIT_S).topics[self.topic].partitions
+        )
+        consumer = consumer_of(self.served.bootstrap, self.name)
+        try:
+            asked = [TopicPartition(self.topic, each) for each in partitions]
+            found = consumer.committed(asked, timeout=WAIT_S)
+        finally:
+            consumer.close()
+        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
 
 @contextmanager

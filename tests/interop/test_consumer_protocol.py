@@ -12,7 +12,6 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from tests.interop.clusters import (
     Served,
     dev_cluster,
-    switch_on_consumer_protocol,
     three_brokers,
     wait_for,
 )
@@ -33,7 +32,6 @@ QUICK = (
 @pytest.fixture(scope="module")
 def _quick(tmp_path_factory: pytest.TempPathFactory, recorder: Recorder) -> Iterator[Served]:
     with dev_cluster(tmp_path_factory.mktemp("consumers"), recorder, *QUICK) as served:
-        switch_on_consumer_protocol(served.bootstrap)
         yield served
 
 
@@ -135,7 +133,6 @@ def test_the_coordinator_is_killed(
 ) -> None:
     directory = tmp_path_factory.mktemp("killed")
     with three_brokers(directory, recorder, *QUICK_TO_FAIL) as served:
-        switch_on_consumer_protocol(served.bootstrap)
         processes = served.processes
         assert processes is not None
         topic = create_topic(served, PARTITIONS, replicas=3)

@@ -5,7 +5,8 @@
 A TOPIC that begins with ^ is a pattern. Every record is a line on stdout before it is committed, a
 commit comes before the next records are taken, and a rebalance only in between: so without a
 failure nothing is processed twice, and never anything skipped. What was committed is a line, too,
-and so is a commit that was refused. SIGTERM lets it leave the group.
+and so is a commit that was refused. One that is refused only because the member has a new epoch,
+of which it is about to hear, is sent again. SIGTERM lets it leave the group.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
@@ -22,10 +24,12 @@ HEARTBEAT_MS = 300
 METADATA_MS = 500
 RECORDS_AT_ONCE = 20
 POLL_MS = 100
+NEW_EPOCH_S = 10.0
 ASSIGNORS = {
     "range": ("range", "RangePartitionAssignor"),
     "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
     "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
+    "cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
 }
 stopping = False
 
@@ -104,24 +108,29 @@ def _confluent(
         found: list[Any] = consumer.consume(RECORDS_AT_ONCE, POLL_MS / 1000)
         records = (each for each in found if each.error() is None)
         ends = process((each.topic(), each.partition(), each.offset()) for each in records)
-        if ends:
-            _commit_confluent(consumer, ends)
+        deadline = time.monotonic() + NEW_EPOCH_S
+        while ends and _commit_confluent(consumer, ends) == "STALE_MEMBER_EPOCH":
+            if time.monotonic() > deadline:
+                break
+            time.sleep(HEARTBEAT_MS / 1000)
     consumer.close()
 
 
-def _commit_confluent(consumer: Any, ends: list[tuple[str, int, int]]) -> None:
+def _commit_confluent(consumer: Any, ends: list[tuple[str, int, int]]) -> str | None:
+    """Why it was refused, if it was."""
     from confluent_kafka import KafkaException
 
     try:
         answers = consumer.commit(asynchronous=False)
     except KafkaException as error:
-        say(refused=error.args[0].name())
-        return
-    refused = {each.error.name() for each in answers if each.error is not None}
-    if refused:
-        say(refused=sorted(refused)[0])
+        refused = [error.args[0].name()]
     else:
-        say(committed=ends)
+        refused = sorted({each.error.name() for each in answers if each.error is not None})
+    if refused:
+        say(refused=refused[0])
+        return refused[0]
+    say(committed=ends)
+    return None
 
 
 # -- kafka-python and aiokafka, which took its coordinator over -----------------------------------

@@ -25,8 +25,8 @@ Place = tuple[str, int, int]  # Topic, partition, offset.
 
 
 def _program(kind: str) -> list[str]:
-    if kind == "java":
-        return [*program("Groups"), "member"]
+    if kind in ("java", "java_consumer"):
+        return [*program("Groups"), "member" if kind == "java" else "consumer-member"]
     return [sys.executable, PROGRAM, kind]
 
 
@@ -136,12 +136,10 @@ class Group:
 
     def committed(self) -> dict[tuple[str, int], int]:
         """Of the topic. Read by a consumer that is no member: see `consumer_of` for why."""
-        partitions = (
-            self.admin.list_topics(self.topic, timeout=WAIT_S).topics[self.topic].partitions
-        )
         consumer = consumer_of(self.served.bootstrap, self.name)
         try:
-            asked = [TopicPartition(self.topic, each) for each in partitions]
+            known = consumer.list_topics(self.topic, timeout=WAIT_S).topics[self.topic]
+            asked = [TopicPartition(self.topic, each) for each in known.partitions]
             found = consumer.committed(asked, timeout=WAIT_S)
         finally:
             consumer.close()

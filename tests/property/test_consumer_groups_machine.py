@@ -1,5 +1,6 @@
 """Groups of the new protocol under random heartbeats, losses, timeouts and dying coordinators."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -31,7 +32,7 @@ from tests.property.consumer_groups_model import Client, Model, Violation
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
 STEPS = 30
-EXAMPLES = 40
+EXAMPLES = int(os.environ.get("GROUP_EXAMPLES", "40"))
 PLANTED_EXAMPLES = 1000  # It ends at the first that shows the bug, nearly always much earlier.
 # s1 and s2 claim the same instance; so do s3 and s4.
 NAMES = st.sampled_from(["a", "b", "c", "d", "s1", "s2", "s3", "s4"])

@@ -37,7 +37,7 @@ def their_lines(bootstrap: str) -> list[str]:
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, "Offsets", bootstrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)
     lines = done.stdout.splitlines()
-    assert done.returncode == 0 and lines[-1:] == ["done"], (done.stdout + done.stderr)[-4000:]
+    assert (done.returncode, lines[-1:]) == (0, ["done"]), (done.stdout + done.stderr)[-4000:]
     return lines[:-1]
 
 
@@ -72,7 +72,8 @@ def test_apache_kafka_reads_what_groups_left(dev: Served) -> None:
         assert offsets == {(members.topic, each): RECORDS for each in range(PARTITIONS)}
     of_classic = [each for each in lines if f"GroupMetadataKey(group='{classic.name}')" in each]
     with_member = [each for each in of_classic if "clientId='confluent-member'" in each]
-    assert with_member and "protocolType='consumer'" in with_member[0]
+    assert with_member
+    assert "protocolType='consumer'" in with_member[0]
     assert "protocol='range'" in with_member[0]
     assert "members=[]" in of_classic[-1]
     of_consumer = [each for each in lines if f"groupId='{consumer.name}'" in each]

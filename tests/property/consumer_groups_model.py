@@ -325,6 +325,8 @@ class Model:
         if not client.is_in and client.instance_id is not None:
             self._takes_over(client)
         client.heard_ms = self.now_ms
+        if answer.epoch <= 0:
+            raise Violation(f"{client.member_id} has joined in epoch {answer.epoch}")
         if not client.epochs or client.epochs[-1] != answer.epoch:
             client.epochs.append(answer.epoch)
         if answer.epoch < client.epoch:

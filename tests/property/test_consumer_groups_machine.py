@@ -25,6 +25,7 @@ from kraftpy.broker.groups import (
 from kraftpy.broker.groups import consumer_records as kinds
 from kraftpy.broker.groups.consumer_group import ConsumerGroup
 from kraftpy.broker.groups.consumer_records import Current, MemberState
+from kraftpy.broker.groups.consumer_requests import JOIN
 from kraftpy.broker.groups.consumer_state import ConsumerState, Draft
 from kraftpy.broker.groups.effects import StartTimer, Store
 from tests.property.consumer_groups_model import Client, Model, Violation
@@ -448,6 +449,15 @@ def _coordinator_dies_over_a_topic_that_goes(group: ConsumerGroups) -> None:
     group.crash(cut=1)
 
 
+def _comes_back_when_others_were_given_its_share(group: ConsumerGroups) -> None:
+    group.some_are_there(names=["s1"])
+    group.leave(name="s1", for_now=True)
+    group.heartbeat(name="a")
+    group.all_is_well_for_a_while(turns=2)
+    group.restart(name="s1")
+    group.all_is_well_for_a_while(turns=2)
+
+
 def what_a_member_said_before_it_was_told_counts(patch: Patch) -> None:
     original = consumer_decisions._Round._reconcile
 
@@ -470,7 +480,18 @@ def a_new_epoch_comes_after_its_reasons(patch: Patch) -> None:
     patch.setattr(Draft, "bump", bump)
 
 
+def who_joins_is_asked_to_give_up_what_it_had(patch: Patch) -> None:
+    original = consumer_state.reconciled
+
+    def reconciled(current: Any, target: Any, epoch: int, released: Any, taken: Any) -> Current:
+        released = kinds.NOTHING if current.epoch == JOIN else released
+        return original(current, target, epoch, released, taken)
+
+    patch.setattr(consumer_decisions, "reconciled", reconciled)
+
+
 RARE = [
+    (_comes_back_when_others_were_given_its_share, who_joins_is_asked_to_give_up_what_it_had),
     (_takes_over_while_its_heartbeat_waits, what_a_member_said_before_it_was_told_counts),
     (_coordinator_dies_over_a_topic_that_goes, a_new_epoch_comes_after_its_reasons),
 ]

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -98,7 +99,10 @@ class Committer:
             found = max(answer.offset, -1)
             ledger.reads += 1
             if not least <= found <= most:
-                ledger.problems.append(f"read {answer.offset}, known {least} to {most}")
+                when = datetime.now(UTC).time()
+                ledger.problems.append(
+                    f"{when}: {ledger.group} read {answer.offset}, known {least} to {most}"
+                )
             time.sleep(0.01)
         consumer.close()
 

@@ -11,6 +11,7 @@ record. `GROUP_STORM_ROUNDS` makes it longer; `make group-storm` does.
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -163,6 +164,9 @@ def storm(directory: Path, protocol: str) -> Iterator[Storm]:
     made = Storm(cluster, random.Random(SEED), protocol)
     try:
         yield made
+    except BaseException:
+        sys.stderr.write(cluster.output())
+        raise
     finally:
         for member in (*made.members, *made.gone):
             if member.process.poll() is None:

@@ -123,7 +123,7 @@ def _commit_confluent(consumer: Any, ends: list[tuple[str, int, int]]) -> str | 
     try:
         answers = consumer.commit(asynchronous=False)
     except KafkaException as error:
-        refused = [error.args[0].name()]
+        refused: list[str] = [error.args[0].name()]
     else:
         refused = sorted({each.error.name() for each in answers if each.error is not None})
     if refused:

@@ -85,6 +85,12 @@ fuzz-broker: $(EVERYTHING) ## Random and mutated frames at a live broker (FOR=60
 group-storm: $(EVERYTHING) ## Kill and stop coordinators of consumer groups (ROUNDS=50)
 	@GROUP_STORM_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q tests/e2e/test_group_storm.py
 
+.PHONY: group-proof
+group-proof: $(EVERYTHING) ## Every story of every client in groups, and the machines with many examples
+	@GROUP_PROOF=1 GROUP_EXAMPLES=1000 $(BIN)/python -m pytest -q tests/interop/test_groups.py \
+		tests/interop/test_consumer_protocol.py tests/property/test_groups_machine.py \
+		tests/property/test_consumer_groups_machine.py
+
 # One seed, one saved plan, or many seeds: SEED=7, PLAN=tests/sim/plans/x.json, SEEDS=200.
 SEEDS ?= 20
 SIM_WHAT = $(if $(PLAN),--plan $(PLAN),$(if $(SEED),--seed $(SEED),--seeds $(SEEDS)))

@@ -2,7 +2,9 @@
 
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -12,6 +14,24 @@ from kraftpy.broker.groups.coordinator import name_hash
 
 QUIET = {"log_level": 0}
 CALL_S = 5.0
+
+
+def consumer_of(bootstrap: str, group: str) -> Any:
+    """One that is no member of its group.
+
+    An AdminClient could read offsets, too, but librdkafka's (2.16) ends the process when a broker
+    answers that it coordinates the group no more.
+    """
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "socket.timeout.ms": 3000,
+            "reconnect.backoff.max.ms": 500,
+            **QUIET,
+        }
+    )
 
 
 @dataclass
@@ -48,20 +68,9 @@ class Committer:
             thread.join(120)
             assert not thread.is_alive(), "a client does not end"
 
-    def _consumer(self) -> Any:
-        return Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": self.ledger.group,
-                "enable.auto.commit": False,
-                "socket.timeout.ms": 3000,
-                "reconnect.backoff.max.ms": 500,
-                **QUIET,
-            }
-        )
-
     def _commit(self) -> None:
-        consumer, ledger = self._consumer(), self.ledger
+        ledger = self.ledger
+        consumer = consumer_of(self._bootstrap, ledger.group)
         while not self._stopping.is_set():
             offset = ledger.attempted = ledger.acked + 1
             place = TopicPartition(self._partition.topic, 0, offset)
@@ -75,7 +84,8 @@ class Committer:
         consumer.close()
 
     def _read(self) -> None:
-        consumer, ledger = self._consumer(), self.ledger
+        ledger = self.ledger
+        consumer = consumer_of(self._bootstrap, ledger.group)
         while not self._stopping.is_set():
             least = ledger.acked
             try:
@@ -89,8 +99,83 @@ class Committer:
             found = max(answer.offset, -1)
             ledger.reads += 1
             if not least <= found <= most:
-                ledger.problems.append(f"read {answer.offset}, known {least} to {most}")
+                when = datetime.now(UTC).time()
+                ledger.problems.append(
+                    f"{when}: {ledger.group} read {answer.offset}, known {least} to {most}"
+                )
             time.sleep(0.01)
+        consumer.close()
+
+
+@dataclass
+class Offsets:
+    """What the members of a group were told that they committed, and what others read of it."""
+
+    read: dict[tuple[str, int], int] = field(default_factory=dict)
+    reads: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def judge(
+        self,
+        acked: Iterable[tuple[str, int, int]],
+        found: Mapping[tuple[str, int], int],
+        ends: Mapping[tuple[str, int], int],
+    ) -> None:
+        """A look at all offsets. `acked` was known before it, `ends` of the topic after it."""
+        self.reads += 1
+        least = dict(self.read)
+        for topic, partition, offset in acked:
+            place = (topic, partition)
+            least[place] = max(least.get(place, 0), offset)
+        for place, offset in least.items():
+            if found.get(place, -1) < offset:
+                self.problems.append(f"{place}: read {found.get(place)}, after {offset}")
+        for place, offset in found.items():
+            if offset > ends.get(place, 0):
+                self.problems.append(f"{place}: read {offset} of {ends.get(place, 0)} records")
+        self.read.update(found)
+
+
+class Watcher:
+    """Reads all offsets of a group with members, over and over."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        acked: Callable[[], Iterable[tuple[str, int, int]]],
+        ends: Callable[[], Mapping[tuple[str, int], int]],
+    ) -> None:
+        self.offsets = Offsets()
+        self._bootstrap = bootstrap
+        self._group = group
+        self._acked = acked
+        self._ends = ends
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive(), "a client does not end"
+
+    def _watch(self) -> None:
+        consumer = consumer_of(self._bootstrap, self._group)
+        asked = [TopicPartition(*place) for place in self._ends()]
+        while not self._stopping.wait(0.05):
+            acked = list(self._acked())
+            try:
+                found = consumer.committed(asked, timeout=CALL_S)
+            except KafkaException:
+                continue
+            if all(each.error is None for each in found):
+                offsets = {
+                    (each.topic, each.partition): each.offset for each in found if each.offset >= 0
+                }
+                self.offsets.judge(acked, offsets, self._ends())
         consumer.close()
 
 

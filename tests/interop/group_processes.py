@@ -11,27 +11,29 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from tests.e2e.group_storm import consumer_of
 from tests.interop.clusters import QUIET, Served, wait_for
 from tests.interop.test_client_java import program
 
 PROGRAM = os.path.join(os.path.dirname(__file__), "group_member.py")
 WAIT_S = 90.0
+SESSION_MS = 6000
 Place = tuple[str, int, int]  # Topic, partition, offset.
 
 
 def _program(kind: str) -> list[str]:
-    if kind == "java":
-        return [*program("Groups"), "member"]
+    if kind in ("java", "java_consumer"):
+        return [*program("Groups"), "member" if kind == "java" else "consumer-member"]
     return [sys.executable, PROGRAM, kind]
 
 
 class Member:
     """One process, whose lines a thread collects."""
 
-    def __init__(self, kind: str, arguments: Iterable[str]) -> None:
+    def __init__(self, kind: str, arguments: Iterable[str], session_ms: int = SESSION_MS) -> None:
         self.lines: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self.process = subprocess.Popen(
@@ -40,6 +42,7 @@ class Member:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env={**os.environ, "GROUP_MEMBER_SESSION_MS": str(session_ms)},
         )
         self._readers = [
             threading.Thread(target=self._read, daemon=True),
@@ -85,8 +88,11 @@ class Member:
 class Group:
     """Members that come and go, of one group on one cluster."""
 
-    def __init__(self, served: Served, topic: str, strategy: str, kind: str) -> None:
+    def __init__(
+        self, served: Served, topic: str, strategy: str, kind: str, session_ms: int
+    ) -> None:
         self.served = served
+        self.session_ms = session_ms
         self.topic = topic
         self.name = served.topic("group")
         self.strategy = strategy
@@ -99,7 +105,7 @@ class Group:
             subject = topic or self.topic
             arguments = [self.served.bootstrap, self.name, subject, self.strategy]
             arguments += [instance] if instance else []
-            self.members.append(Member(self.kind, arguments))
+            self.members.append(Member(self.kind, arguments, self.session_ms))
 
     @property
     def processed(self) -> Counter[Place]:
@@ -129,16 +135,22 @@ class Group:
         self.wait(f"{count} members", is_shared)
 
     def committed(self) -> dict[tuple[str, int], int]:
-        from confluent_kafka import ConsumerGroupTopicPartitions
-
-        asked = [ConsumerGroupTopicPartitions(self.name)]
-        found = self.admin.list_consumer_group_offsets(asked)[self.name].result()
-        return {(each.topic, each.partition): each.offset for each in found.topic_partitions}
+        """Of the topic. Read by a consumer that is no member: see `consumer_of` for why."""
+        consumer = consumer_of(self.served.bootstrap, self.name)
+        try:
+            known = consumer.list_topics(self.topic, timeout=WAIT_S).topics[self.topic]
+            asked = [TopicPartition(self.topic, each) for each in known.partitions]
+            found = consumer.committed(asked, timeout=WAIT_S)
+        finally:
+            consumer.close()
+        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
 
 @contextmanager
-def group(served: Served, topic: str, strategy: str, kind: str) -> Iterator[Group]:
-    made = Group(served, topic, strategy, kind)
+def group(
+    served: Served, topic: str, strategy: str, kind: str, session_ms: int = SESSION_MS
+) -> Iterator[Group]:
+    made = Group(served, topic, strategy, kind, session_ms)
     try:
         yield made
     finally:

@@ -1,22 +1,22 @@
 """Clients with group.protocol=consumer (KIP-848): librdkafka in groups of one to eight, and Java's.
 
-Each record is processed, in every story; with no failure, none of them twice.
+Each record is processed, in every story; with no failure, none of them twice. `GROUP_PROOF=1` tells
+every story of both; `make group-proof` does.
 """
 
-import asyncio
+import os
 import signal
 from collections.abc import Iterator
-from datetime import timedelta
-from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
-from kio.schema.errors import ErrorCode
 
-from kraftpy.metadata_log.features import GROUP_VERSION
-from kraftpy.network.client import WireClient
-from kraftpy.wire.apis import UPDATE_FEATURES
-from tests.interop.clusters import Served, dev_cluster, three_brokers, wait_for
+from tests.interop.clusters import (
+    Served,
+    dev_cluster,
+    three_brokers,
+    wait_for,
+)
 from tests.interop.conftest import all_served
 from tests.interop.group_processes import Group, create_topic, group, grow_topic, produce
 from tests.interop.programs import run
@@ -24,6 +24,8 @@ from tests.interop.recorder import Recorder
 from tests.interop.test_client_java import program
 
 KIND = "confluent_consumer"
+FULL = bool(os.environ.get("GROUP_PROOF"))
+KINDS = [KIND, "java_consumer"] if FULL else [KIND]
 PARTITIONS = 6
 QUICK = (
     *("--set", "group.consumer.heartbeat.interval.ms=300"),
@@ -31,25 +33,9 @@ QUICK = (
 )
 
 
-def switch_on(served: Served) -> None:
-    """New clusters do not have the protocol until somebody asks for it."""
-    host, port = served.bootstrap.split(",")[0].split(":")
-
-    async def ask() -> Any:
-        client = await WireClient.connect(host, int(port), timeout_s=30)
-        update = {"feature": GROUP_VERSION, "max_version_level": 1, "upgrade_type": 1}
-        values = {"timeout": timedelta(seconds=30), "feature_updates": [update]}
-        answer = await client.ask(UPDATE_FEATURES, {**values, "validate_only": False})
-        await client.close()
-        return answer
-
-    assert asyncio.run(ask()).error_code is ErrorCode.none
-
-
 @pytest.fixture(scope="module")
 def _quick(tmp_path_factory: pytest.TempPathFactory, recorder: Recorder) -> Iterator[Served]:
     with dev_cluster(tmp_path_factory.mktemp("consumers"), recorder, *QUICK) as served:
-        switch_on(served)
         yield served
 
 
@@ -58,19 +44,32 @@ def quick(_quick: Served) -> Iterator[Served]:
     yield from all_served(_quick)
 
 
+QUICK_TO_FAIL = (
+    *QUICK,
+    *("--set", "broker.session.timeout.ms=2000"),
+    *("--set", "broker.heartbeat.interval.ms=300"),
+    *("--set", "replica.lag.time.max.ms=2000"),
+    *("--set", "offsets.topic.num.partitions=3"),
+)
+
+
 def without_repetition(members: Group) -> None:
-    """A commit may meet a new epoch of which its member has not been told yet, as with Kafka."""
+    """A commit may meet a new epoch of which its member has not been told yet, as with Kafka.
+
+    It is sent again then, before anything else is done with the partitions.
+    """
     refused = {each["refused"] for member in members.members for each in member.said("refused")}
     assert refused <= {"STALE_MEMBER_EPOCH"}
-    assert refused or max(members.processed.values()) == 1
+    assert set(members.processed.values()) == {1}
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_come_and_leave_and_nothing_is_processed_twice(
-    quick: Served, assignor: str
+    quick: Served, assignor: str, kind: str
 ) -> None:
     topic = create_topic(quick, PARTITIONS)
-    with group(quick, topic, assignor, KIND) as members:
+    with group(quick, topic, assignor, kind) as members:
         expected = produce(quick, topic, range(PARTITIONS), 20)
         members.start()
         members.wait_until_shared(1)
@@ -89,9 +88,30 @@ def test_members_come_and_leave_and_nothing_is_processed_twice(
         assert found.partition_assignor == assignor
 
 
-def test_eight_members_and_one_is_killed(quick: Served) -> None:
+@pytest.mark.skipif(not FULL, reason="takes minutes: make group-proof")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_a_group_of_every_size_up_to_eight(quick: Served, assignor: str, kind: str) -> None:
     topic = create_topic(quick, 8)
-    with group(quick, topic, "uniform", KIND) as members:
+    expected = set()
+    with group(quick, topic, assignor, kind) as members:
+        for size in range(1, 9):
+            members.start()
+            expected |= produce(quick, topic, range(8), 5)
+            members.wait_until_shared(size)
+            members.wait_for_all(expected)
+        for left in range(7, 0, -1):
+            members.members[left].leave()
+            expected |= produce(quick, topic, range(8), 5)
+            members.wait_until_shared(left)
+            members.wait_for_all(expected)
+        without_repetition(members)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_eight_members_and_one_is_killed(quick: Served, kind: str) -> None:
+    topic = create_topic(quick, 8)
+    with group(quick, topic, "uniform", kind) as members:
         expected = produce(quick, topic, range(8), 10)
         members.start(8)
         members.wait_until_shared(8)
@@ -103,9 +123,31 @@ def test_eight_members_and_one_is_killed(quick: Served) -> None:
         members.wait_for_all(expected)
 
 
-def test_a_static_member_comes_back_and_a_pattern_finds_new_topics(quick: Served) -> None:
-    first = create_topic(quick, 2, "patterned")
-    with group(quick, "^patterned.*", "uniform", KIND) as members:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_member_that_sleeps_beyond_its_session_comes_back(quick: Served, kind: str) -> None:
+    topic = create_topic(quick, PARTITIONS)
+    with group(quick, topic, "uniform", kind) as members:
+        members.start(2)
+        members.wait_until_shared(2)
+        expected = produce(quick, topic, range(PARTITIONS), 20)
+        sleeper = members.members[0]
+        members.wait("its first records", lambda: sleeper.places)
+        sleeper.signal(signal.SIGSTOP)
+        members.wait_until_shared(1)
+        expected |= produce(quick, topic, range(PARTITIONS), 20)
+        sleeper.signal(signal.SIGCONT)
+        members.wait_until_shared(2)
+        expected |= produce(quick, topic, range(PARTITIONS), 20)
+        members.wait_for_all(expected)
+        members.wait("all commits", lambda: set(members.committed().values()) == {60})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_static_member_comes_back_and_a_pattern_finds_new_topics(
+    quick: Served, kind: str
+) -> None:
+    first = create_topic(quick, 2, f"patterned-{kind}")
+    with group(quick, f"^patterned-{kind}.*", "uniform", kind) as members:
         members.start(instance="one")
         members.start(instance="two")
         expected = produce(quick, first, range(2), 10)
@@ -113,7 +155,7 @@ def test_a_static_member_comes_back_and_a_pattern_finds_new_topics(quick: Served
         members.wait_for_all(expected)
         members.members[0].leave()
         members.start(instance="one")
-        second = create_topic(quick, 2, "patterned")
+        second = create_topic(quick, 2, f"patterned-{kind}")
         expected |= produce(quick, first, range(2), 10) | produce(quick, second, range(2), 10)
         members.wait_for_all(expected)
         members.wait_until_shared(2)
@@ -141,8 +183,7 @@ def test_the_coordinator_is_killed(
     tmp_path_factory: pytest.TempPathFactory, recorder: Recorder
 ) -> None:
     directory = tmp_path_factory.mktemp("killed")
-    with three_brokers(directory, recorder, *QUICK) as served:
-        switch_on(served)
+    with three_brokers(directory, recorder, *QUICK_TO_FAIL) as served:
         processes = served.processes
         assert processes is not None
         topic = create_topic(served, PARTITIONS, replicas=3)

@@ -325,6 +325,8 @@ class Model:
         if not client.is_in and client.instance_id is not None:
             self._takes_over(client)
         client.heard_ms = self.now_ms
+        if answer.epoch <= 0:
+            raise Violation(f"{client.member_id} has joined in epoch {answer.epoch}")
         if not client.epochs or client.epochs[-1] != answer.epoch:
             client.epochs.append(answer.epoch)
         if answer.epoch < client.epoch:
@@ -397,6 +399,16 @@ class Model:
         self.topics_changed()
         self._all_goes_well(1)
         self._all_is_settled()
+        # By themselves: among other changes, one that has no effect is not seen.
+        members = [client for client in self.clients.values() if client.is_in]
+        for client in members[:1]:
+            client.topics, client.regex = ("a",) if client.topics == ("b",) else ("b",), ""
+            client.is_full = True
+            self._all_goes_well(1)
+            self._all_is_settled()
+            self.leave(client, for_now=False)
+            self._all_goes_well(1)
+            self._all_is_settled()
 
     def _all_goes_well(self, timeouts: int) -> None:
         # Those that do not let go may be found out one after the other.

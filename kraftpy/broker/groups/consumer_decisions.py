@@ -271,7 +271,9 @@ class _Round:
         member_id = asked.member_id
         before, target = state.current(member_id), state.target(member_id)
         taken = frozenset(one for one in target if state.owners.get(one, member_id) != member_id)
-        after = reconciled(before, target, state.target_epoch, each.released, taken)
+        # One that joins has nothing, whatever was kept for it; so it never stays in epoch 0.
+        released = before.assigned | before.revoking if asked.epoch == JOIN else each.released
+        after = reconciled(before, target, state.target_epoch, released, taken)
         if after != state.currents.get(member_id):
             self._draft.put(kinds.CURRENT, after, member_id)
         is_told = asked.epoch == JOIN or asked.is_full or after.assigned != before.assigned

@@ -7,7 +7,8 @@ A heartbeat that changes nothing does not wait. Members are told of nothing that
 
 A member's partition is free only when a heartbeat, that came after the member was told to give it
 up, does not name it. One that came before says little: the member may have been given the partition
-by the answer before, and begin to read it while the heartbeat waits here.
+by the answer before, and begin to read it while the heartbeat waits here. A member that joins has
+none, so nothing is asked of it: it is in the target's epoch at once, with what others have not.
 
 What always holds: who waits for an answer gets one; a member that is not heard for its session, or
 that does not give up partitions for its rebalance timeout, is taken out.

@@ -171,15 +171,15 @@ def reconciled(
                 else to the target's epoch, with what nobody else has: STABLE or UNRELEASED
     UNREVOKED   stays until the member says that it gave them up; then as STABLE
     UNRELEASED  takes what has been released since; then as STABLE
-    `released` are those that it gave up, after it was told to; `taken` those of the target that
-    others still have.
+    `released` are those that it has not: it gave them up after it was told to, or it has just
+    joined. `taken` are those of the target that others still have.
     """
     if current.state is MemberState.STABLE and current.epoch == target_epoch:
         return current
     if current.state is MemberState.UNREVOKED and not current.revoking <= released:
         return current
     kept = current.assigned & target
-    revoking = current.assigned - target
+    revoking = current.assigned - target - released
     if revoking:
         return Current(
             epoch=current.epoch,

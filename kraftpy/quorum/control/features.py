@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from kraftpy.metadata_log.features import GROUP_VERSION
 from kraftpy.metadata_log.features import (
     METADATA_VERSION_LEVEL as METADATA_VERSION_LEVEL,
 )
@@ -35,10 +36,8 @@ from kraftpy.quorum.control.settings import ControllerSettings
 from kraftpy.quorum.control.topic_settings import ELR_FEATURE, MIN_INSYNC_REPLICAS
 from kraftpy.wire.apis import NO_THROTTLE, UPDATE_FEATURES, VersionRange
 
-# What a new cluster begins with, as Kafka's do from 4.1 on, but for group.version: the new protocol
-# of groups is switched on by UpdateFeatures. Its machine has shown, once and for reasons not found
-# yet, two members that read one partition (tests/property/test_consumer_groups_machine.py).
-_FIRST_LEVELS: Final = {METADATA_VERSION: METADATA_VERSION_LEVEL, ELR_FEATURE: 1}
+# What a new cluster begins with, as Kafka's do from 4.1 on.
+_FIRST_LEVELS: Final = {METADATA_VERSION: METADATA_VERSION_LEVEL, ELR_FEATURE: 1, GROUP_VERSION: 1}
 _UNSUPPORTED: Final = VersionRange(0, 0)  # A node that does not name a feature has it switched off.
 _UPGRADE: Final = 1
 _SAFE_DOWNGRADE: Final = 2

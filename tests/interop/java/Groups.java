@@ -26,6 +26,7 @@ import sun.misc.Signal;
  *   Groups consumer BOOTSTRAP TOPIC          scenarios, with group.protocol=consumer
  *   Groups classic BOOTSTRAP TOPIC           scenarios, with every assignor of the classic protocol
  *   Groups member BOOTSTRAP GROUP TOPIC STRATEGY [INSTANCE]     one member, as group_member.py
+ *   Groups consumer-member BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]    with the new protocol
  */
 public class Groups {
     static final long WAIT_MS = 60_000;
@@ -41,8 +42,11 @@ public class Groups {
 
     public static void main(String[] args) throws Exception {
         bootstrap = args[1];
-        if (args[0].equals("member")) {
-            member(args[2], args[3], args[4], args.length > 5 ? args[5] : null);
+        if (args[0].endsWith("member")) {
+            Map<String, String> more = args[0].equals("member") ? classic(args[4])
+                : Map.of("group.protocol", "consumer", "group.remote.assignor", args[4]);
+            member(args[2], args[3], args.length > 5
+                ? with(more, "group.instance.id", args[5]) : more);
             return;
         }
         Properties common = new Properties();
@@ -50,8 +54,13 @@ public class Groups {
         common.put("client.id", "java");
         admin = Admin.create(common);
         if (args[0].equals("consumer")) {
-            comeAndGo(args[2] + "-new", Map.of("group.protocol", "consumer"));
-            System.out.println("ok consumer");
+            Map<String, String> more = Map.of("group.protocol", "consumer");
+            for (String assignor : List.of("uniform", "range")) {
+                comeAndGo(args[2] + "-" + assignor, with(more, "group.remote.assignor", assignor));
+                System.out.println("ok " + assignor);
+            }
+            comeBack(args[2] + "-static", more);
+            System.out.println("ok static");
         } else {
             for (String strategy : List.of("range", "roundrobin", "sticky", "cooperative-sticky")) {
                 comeAndGo(args[2] + "-" + strategy, classic(strategy));
@@ -65,7 +74,8 @@ public class Groups {
     }
 
     static Map<String, String> classic(String strategy) {
-        return Map.of("group.protocol", "classic", "session.timeout.ms", "6000",
+        String session = System.getenv().getOrDefault("GROUP_MEMBER_SESSION_MS", "6000");
+        return Map.of("group.protocol", "classic", "session.timeout.ms", session,
             "heartbeat.interval.ms", "300",
             "partition.assignment.strategy", ASSIGNORS.get(strategy));
     }
@@ -190,6 +200,9 @@ public class Groups {
                 commit();
             } catch (RebalanceInProgressException error) {
                 refused(error); // Once more in the next turn, or when partitions are revoked.
+            } catch (CommitFailedException error) {
+                isBehind = false; // It is a member no more; another one has them.
+                fenced(error);
             }
         }
 
@@ -199,6 +212,10 @@ public class Groups {
         }
 
         void refused(Exception error) {
+        }
+
+        void fenced(CommitFailedException error) {
+            throw error;
         }
 
         void commit() {
@@ -212,6 +229,12 @@ public class Groups {
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
             changes += partitions.isEmpty() ? 0 : 1;
             commit();
+        }
+
+        @Override
+        public void onPartitionsLost(Collection<TopicPartition> partitions) {
+            changes += partitions.isEmpty() ? 0 : 1;
+            isBehind = false;
         }
 
         @Override
@@ -245,8 +268,19 @@ public class Groups {
         }
 
         @Override
+        void fenced(CommitFailedException error) {
+            refused(error);
+        }
+
+        @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
             super.onPartitionsRevoked(partitions);
+            System.out.printf("{\"revoked\": %s}%n", places(partitions));
+        }
+
+        @Override
+        public void onPartitionsLost(Collection<TopicPartition> partitions) {
+            super.onPartitionsLost(partitions);
             System.out.printf("{\"revoked\": %s}%n", places(partitions));
         }
 
@@ -262,11 +296,9 @@ public class Groups {
         }
     }
 
-    static void member(String group, String topic, String strategy, String instance) {
+    static void member(String group, String topic, Map<String, String> more) {
         Signal.handle(new Signal("TERM"), signal -> stopping = true);
-        Map<String, String> more = classic(strategy);
-        Speaker speaker =
-            new Speaker(group, instance == null ? more : with(more, "group.instance.id", instance));
+        Speaker speaker = new Speaker(group, more);
         if (topic.startsWith("^")) {
             speaker.consumer.subscribe(Pattern.compile(topic), speaker);
         } else {

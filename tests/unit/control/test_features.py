@@ -87,7 +87,8 @@ def ask_for(
 
 def test_a_new_cluster_begins_with_levels_and_one_min_insync_replicas() -> None:
     records = bootstrap_records(image_of(), situation(min_insync_replicas=2).settings)
-    assert records == (LEVEL, min_isr("", "2"), ELR_ON)
+    groups = FeatureLevelRecord(name="group.version", feature_level=1)
+    assert records == (LEVEL, min_isr("", "2"), ELR_ON, groups)
 
 
 def test_a_cluster_with_levels_is_not_begun_again() -> None:

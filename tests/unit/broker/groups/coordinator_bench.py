@@ -79,13 +79,16 @@ class Coordinated(Broker):
 
     async def ask(self, api_key: int, version: int, **values: Any) -> Any:
         """The answer, once the log has been loaded."""
-        finder: Any = SimpleNamespace(find_coordinator=None)  # There is nothing to find.
-        answers = apis.group_answers(self.coordinator, finder)
-        asked = request(api_key, version, **values)
         async with asyncio.timeout(WAIT_S):
             while not all(led.is_loaded for led in self.coordinator.led()):
                 await asyncio.sleep(0.001)
-            return read(asked, await answers[api_key](asked, "/127.0.0.1"))
+            return await self.ask_now(api_key, version, **values)
+
+    async def ask_now(self, api_key: int, version: int, **values: Any) -> Any:
+        finder: Any = SimpleNamespace(find_coordinator=None)  # There is nothing to find.
+        answers = apis.group_answers(self.coordinator, finder)
+        asked = request(api_key, version, **values)
+        return read(asked, await answers[api_key](asked, "/127.0.0.1"))
 
     # -- what clients do ----------------------------------------------------------------------
 

@@ -1,22 +1,26 @@
 """W5 "ids": producer ids, each of which must be given once."""
 
 import random
-from typing import Any
+from typing import Any, Final
 
 from jepsen_like.client import requests
 from jepsen_like.client.errors import name_of
 from jepsen_like.client.kafka import INIT_PRODUCER_ID, Definite, KafkaClient
 from jepsen_like.workloads.base import Ask, Process, Unread
+from jepsen_like.workloads.topics import create_topic
+
+_PARTITIONS: Final = 3
 
 
 class IdsWorkload(Unread):
-    """Nothing but questions."""
+    """Nothing but questions; and a topic, so that there is something for faults to move."""
 
     def options(self) -> dict[str, Any]:
         return {}
 
     async def set_up(self, client: KafkaClient) -> None:
-        await client.refresh(None)
+        name = f"{self._surroundings.prefix}ids"
+        await create_topic(client, name, _PARTITIONS, self._surroundings.replicas)
 
     def process(self, number: int, client: KafkaClient) -> Process:
         del number

@@ -1,6 +1,6 @@
 """A log through the compiled loops, and out of it again what the rule book must see."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
@@ -17,6 +17,7 @@ from kraftpy.audit.rules.entities import snapshot_is_the_log
 from kraftpy.audit.rules.rule import Violation
 from kraftpy.audit.snapshots import SnapshotAt, snapshot_bytes
 from kraftpy.audit.source.chunks import chunks
+from kraftpy.audit.source.pieces import Piece
 from kraftpy.errors import RecordDecodeError, StorageError
 from kraftpy.metadata_log.records import Record
 from kraftpy.types import TopicId, Uuid
@@ -46,9 +47,15 @@ def screen(
     on_batch: OnBatch | None = None,
     tick: Tick = no_tick,
     on_end: Callable[[Replayer], None] | None = None,
+    pieces: Sequence[Piece] | None = None,
+    begin: Callable[[Replayer], None] | None = None,
 ) -> Screened:
-    """Replay one shard. `on_batch` is given the records that are no partition's."""
+    """Replay one shard. `on_batch` is given the records that are no partition's.
+
+    `pieces`: only these, which `begin` prepares for; else all, from the plan's snapshot on.
+    """
     looked, found = Looked(), []
+    plan = task.plan if pieces is None else task.plan._replace(pieces=tuple(pieces))
     node = task.plan.node
 
     def on_others(batch: OtherBatch) -> None:
@@ -69,9 +76,11 @@ def screen(
         on_others=on_others,
         on_broken=lambda offset, reason: looked.broken(node, offset, 0, reason),
     )
-    if task.plan.snapshot is not None:
-        replayer.seed(snapshot_bytes(task.plan.snapshot))
-    for chunk in chunks(task.plan, task.stops, start_offset=task.start_offset):
+    if begin is not None:
+        begin(replayer)
+    elif plan.snapshot is not None:
+        replayer.seed(snapshot_bytes(plan.snapshot))
+    for chunk in chunks(plan, task.stops, start_offset=task.start_offset):
         replayer.feed(chunk.data)
         for snapshot in task.snapshots:
             if snapshot.end_offset == chunk.end_offset and chunk.end_offset in task.stops:

@@ -28,9 +28,9 @@ def replay_screened(task: Task, found: Found, progress: Progress) -> Looked:
         lane = judge_suspects(task, screened.suspects, found, progress)
     found(first)
     found(screened.violations)
-    if task.on_end is not None:
-        task.on_end(lane.ended(kept[0].states))
     looked = screened.looked
+    if task.keeps_end:
+        looked.ended = lane.ended(kept[0].states)
     looked.entities += lane.looked.entities
     looked.unchecked += lane.looked.unchecked
     return looked

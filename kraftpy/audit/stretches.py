@@ -15,11 +15,12 @@ that the replay begins with is stretch 0.
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kraftpy.audit.kafka.decoding import UnknownRecord, decode_value
+from kraftpy.audit.kafka.decoding import known_record
 from kraftpy.audit.kernel import world as w
 from kraftpy.audit.kernel.columns import (
     CHANGED,
@@ -40,6 +41,7 @@ from kraftpy.audit.kernel.skimming import skim
 from kraftpy.audit.kernel.summing import apply_summary, close_all, summarise
 from kraftpy.audit.kernel.world import World
 from kraftpy.audit.lanes import Looked, Task
+from kraftpy.audit.retold import before_partitions, behind_partitions
 from kraftpy.audit.rules.rule import Defaults
 from kraftpy.audit.rules.view import Saved, View
 from kraftpy.audit.screening import Screened, screen
@@ -84,6 +86,19 @@ def stretches_of(pieces: Sequence[Piece], count: int) -> list[Stretch]:
     return [Stretch(number, tuple(group)) for number, group in enumerate(groups, FIRST + 1)]
 
 
+def first_stretch(task: Task) -> list[Stretch]:
+    """The snapshot, if the replay begins with one."""
+    return [] if task.plan.snapshot is None else [Stretch(FIRST, ())]
+
+
+def pieces_behind(task: Task, pieces: Sequence[Piece]) -> list[Piece]:
+    """Those that hold anything behind the snapshot that the replay begins with."""
+    following = [*(piece.base_offset for piece in pieces[1:]), task.plan.end_offset]
+    return [
+        piece for piece, offset in zip(pieces, following, strict=True) if offset > task.start_offset
+    ]
+
+
 def _data(task: Task, pieces: Sequence[Piece]) -> Iterator[Chunk]:
     """The bytes of some pieces, or of the snapshot if there are none."""
     if pieces:
@@ -98,7 +113,11 @@ def _data(task: Task, pieces: Sequence[Piece]) -> Iterator[Chunk]:
 
 def others_of(task: Task, stretch: Stretch) -> list[Value]:
     """The records of a stretch that are no partition's."""
-    return [value for chunk in _data(task, stretch.pieces) for value in skim(chunk.data)]
+    return [
+        (each.offset, each.value)
+        for chunk in _data(task, stretch.pieces)
+        for each in skim(chunk.data)
+    ]
 
 
 def beginnings(
@@ -112,7 +131,9 @@ def beginnings(
             follower.begin(number)
         follower.last = number
         for offset, value in values:
-            follower.replay(offset, decode_value(value, offset))
+            record = known_record(value, offset)
+            if record is not None:
+                follower.replay(offset, record)
     yield from follower.ended()
 
 
@@ -124,7 +145,7 @@ class _Follower:
         self._saved: Saved | None = None
         self._since = 0
         self._current: Beginning | None = None
-        self._encoded: dict[tuple[object, ...], bytes] = {}
+        self._encoded: dict[r.TopicRecord | r.ConfigRecord, bytes] = {}
         self.last = FIRST
 
     def may_begin(self, number: int) -> bool:
@@ -137,7 +158,7 @@ class _Follower:
         if self._current is not None:
             yield self._current._replace(last=self.last)
 
-    def replay(self, offset: int, record: r.MetadataRecord | UnknownRecord) -> None:
+    def replay(self, offset: int, record: r.MetadataRecord) -> None:
         match record:
             case r.BeginTransactionRecord():
                 if self._saved is None:
@@ -149,38 +170,26 @@ class _Follower:
                     self._view.restore(self._saved)
                     self._saved = None
                     self._current.aborted.append((self._since, offset))
-            case UnknownRecord():
-                pass
             case _:
                 self._view.replay(record)
 
     def _facts(self) -> Iterator[bytes]:
-        view = self._view
-        for name, level in view.all_features():
-            yield encode_record(r.FeatureLevelRecord(name=name, feature_level=level))
-        for _, broker in view.all_brokers():
-            yield encode_record(broker)
-        for topic_id, topic in view.topics.changed.items():
-            if topic is not None:
-                yield self._once(r.TopicRecord(name=topic.name, topic_id=topic_id), topic_id)
-        for (kind, resource), values in view.configs.changed.items():
-            for name, value in (values or {}).items():
-                record = r.ConfigRecord(
-                    resource_type=kind, resource_name=resource, name=name, value=value
-                )
-                yield self._once(record, kind, resource, name)
+        for record in chain(before_partitions(self._view), behind_partitions(self._view)):
+            if isinstance(record, r.TopicRecord | r.ConfigRecord):
+                yield self._once(record)  # Most of them are the same at every beginning.
+            else:
+                yield bytes(encode_record(record))
 
-    def _once(self, record: r.TopicRecord | r.ConfigRecord, *key: object) -> bytes:
-        """Most of them are the same at every beginning."""
-        found = self._encoded.get((record, *key))
+    def _once(self, record: r.TopicRecord | r.ConfigRecord) -> bytes:
+        found = self._encoded.get(record)
         if found is None:
-            found = self._encoded[(record, *key)] = bytes(encode_record(record))
+            found = self._encoded[record] = bytes(encode_record(record))
         return found
 
 
 def _told(values: Iterable[bytes]) -> list[r.MetadataRecord]:
-    found = [decode_value(value, 0) for value in values]
-    return [each for each in found if not isinstance(each, UnknownRecord)]
+    found = [known_record(value) for value in values]
+    return [each for each in found if each is not None]
 
 
 # -- 2. summaries ----------------------------------------------------------------------------------
@@ -340,8 +349,7 @@ def joined(screened: Sequence[Screened]) -> Screened:
 
 def screen_in_stretches(task: Task, stretches: Sequence[Stretch], buckets: int = 1) -> Screened:
     """All four steps in one process, one after the other: what Spark's tasks do."""
-    first = [Stretch(FIRST, ())] if task.plan.snapshot is not None else []
-    known = [*first, *stretches]
+    known = [*first_stretch(task), *stretches]
     others = [(each.number, others_of(task, each)) for each in known]
     pieces = {each.number: each.pieces for each in known}
     composers = [Composer() for _ in range(buckets)]

@@ -60,6 +60,11 @@ def audit() -> None:
 @click.option(
     "--history", metavar="FILE", help="What producers were told, as the harness writes it."
 )
+@click.option(
+    "--replay",
+    type=click.Choice(["sharded", "chunked"]),
+    help="How Spark's tasks share the replay; chosen by their number.",
+)
 @click.option("--master", metavar="URL", help="Spark's master; default local[*].")
 @click.option("--conf", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's.")
 def run(
@@ -71,6 +76,7 @@ def run(
     rules: tuple[str, ...],
     with_data: bool,
     history: str | None,
+    replay: str | None,
     master: str | None,
     conf: tuple[str, ...],
 ) -> int:
@@ -92,6 +98,7 @@ def run(
                 history=history,
                 rules=wanted,
                 state=state,
+                replay=replay,
                 master=master,
                 conf=_pairs(conf),
                 progress=progress,

@@ -6,18 +6,24 @@ partition's row all of them. The layout of each record version is read off the d
 """
 
 from dataclasses import fields
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numba import njit
 
 from kraftpy.metadata_log.records import PartitionChangeRecord, PartitionRecord
 
+F = TypeVar("F")
 Array: TypeAlias = Any  # numpy's, of a type that the name beside it tells.
+
+
+class _Compile(Protocol):
+    def __call__(self, function: F, /) -> F: ...
+
 
 # How loops over records are compiled. They allocate nothing, so that no array needs its references
 # counted: with tuples of arrays going from function to function that took nine tenths of the time.
-compiled: Final = njit(cache=True, _nrt=False)
+compiled: Final[_Compile] = njit(cache=True, _nrt=False)  # type: ignore[call-overload]
 
 NONE: Final = -1
 PARTITION: Final = 0

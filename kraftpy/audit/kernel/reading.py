@@ -69,13 +69,17 @@ class Read(NamedTuple):
         return int(self.batches.base_offset[batch] + index - self.batches.first[batch])
 
     def place_of(self, batch: int) -> tuple[int, int, int]:
-        """(base offset, last offset, epoch) of a batch."""
-        base = int(self.batches.base_offset[batch])
-        return base, base + int(self.batches.count[batch]) - 1, int(self.batches.epoch[batch])
+        return place_of(self.batches, batch)
 
     def value(self, index: int) -> bytes:
         at = int(self.columns.at[index])
         return bytes(self.data[at : at + int(self.columns.size[index])])
+
+
+def place_of(batches: Batches, batch: int) -> tuple[int, int, int]:
+    """(base offset, last offset, epoch) of a batch."""
+    base = int(batches.base_offset[batch])
+    return base, base + int(batches.count[batch]) - 1, int(batches.epoch[batch])
 
 
 def read_batches(data: bytes | bytearray | memoryview, interned: Interned) -> Read:

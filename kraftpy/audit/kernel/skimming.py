@@ -4,42 +4,50 @@ A batch of an unusual shape is read by the other decoder.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kraftpy.audit.kernel.columns import CHANGED, CREATED, Array, Batches, compiled
 from kraftpy.audit.kernel.decoding import record_at
 from kraftpy.audit.kernel.interning import Interned
-from kraftpy.audit.kernel.reading import NO_OP, read_batches, walk_batches
+from kraftpy.audit.kernel.reading import NO_OP, place_of, read_batches, walk_batches
 from kraftpy.metadata_log.records import Record
 from kraftpy.storage.record_batch import COMPRESSION_MASK, CONTROL, HEADER_BYTES
 
 
-def skim(data: bytes | memoryview) -> Iterator[tuple[int, bytes]]:
-    """(offset, value) of each that can be decoded, in order."""
+class Skimmed(NamedTuple):
+    """A record as it stands in the log."""
+
+    place: tuple[int, int, int]  # Base offset, last offset and epoch of its batch.
+    offset: int
+    value: bytes
+
+
+def skim(data: bytes | memoryview) -> Iterator[Skimmed]:
+    """Each that can be decoded, in order."""
     buffer = np.frombuffer(data, np.uint8)
     count, batches, _ = walk_batches(buffer)
-    places = np.zeros((1 << 10, 3), np.int64)
+    places = np.zeros((1 << 10, 4), np.int64)
     batch = 0
     while batch < count:
         if len(places) < int(batches.count[batch]):
-            places = np.zeros((int(batches.count[batch]), 3), np.int64)
+            places = np.zeros((int(batches.count[batch]), 4), np.int64)
         found, following, is_usual = _skim(buffer, batches, batch, count, places)
-        for offset, at, end in places[:found].tolist():
-            yield offset, buffer[at:end].tobytes()
+        for offset, at, end, b in places[:found].tolist():
+            yield Skimmed(place_of(batches, b), offset, buffer[at:end].tobytes())
         if not is_usual:
             yield from _slowly(buffer, batches, following)
             following += 1
         batch = following
 
 
-def _slowly(buffer: Array, batches: Batches, batch: int) -> Iterator[tuple[int, bytes]]:
+def _slowly(buffer: Array, batches: Batches, batch: int) -> Iterator[Skimmed]:
     start, end = int(batches.at[batch]) - HEADER_BYTES, int(batches.end[batch])
     read = read_batches(buffer[start:end].tobytes(), Interned())
     for index, record in read.others:
         if isinstance(record, Record):
-            yield read.offset_of(index), read.value(index)
+            yield Skimmed(place_of(batches, batch), read.offset_of(index), read.value(index))
 
 
 @compiled
@@ -68,6 +76,7 @@ def _skim(data: Any, batches: Any, first: Any, count: Any, out: Any) -> Any:
                 out[found, 0] = batches.base_offset[b] + delta
                 out[found, 1] = at
                 out[found, 2] = value_end
+                out[found, 3] = b
                 found += 1
         if p != end:
             return begin, b, False

@@ -6,7 +6,6 @@ from kraftpy.audit.local import Options
 from kraftpy.audit.spark.pipeline import audit as audit_on
 from kraftpy.audit.spark.session import new_session
 from kraftpy.audit.violations import AuditResult
-from kraftpy.errors import ConfigError
 
 
 def audit(
@@ -18,10 +17,8 @@ def audit(
     state: str | None = None,
 ) -> AuditResult:
     """Audit with a new session, or the one that spark-submit has made; it is stopped afterwards."""
-    if state is not None:
-        raise ConfigError("--state works with --engine local only: leave one of the two out")
     spark = new_session(master, conf)
     try:
-        return audit_on(spark, paths, options)
+        return audit_on(spark, paths, options, state)
     finally:
         spark.stop()

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 # Where the JVM's answers go over loopback only, unless the user says otherwise.
@@ -12,6 +13,7 @@ _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit tells what it runs how to reach the JVM.
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -26,13 +28,17 @@ def new_session(master: str | None = None, conf: Mapping[str, str] | None = None
     """Under spark-submit, what that sets wins over everything but `conf`."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("kraftpy audit")
-    submitted = "SPARK_ENV_LOADED" in os.environ and master is None
-    if not submitted:
-        chosen = master or "local[*]"
-        builder = builder.master(chosen)
-        for name, value in (_LOCAL if chosen.startswith("local") else {}).items():
-            builder = builder.config(name, value)
-    for name, value in {**_SETTINGS, **(conf or {})}.items():
+    settings = dict(_SETTINGS)
+    if _SUBMITTED in os.environ:
+        SparkContext._ensure_initialized()  # Only the JVM knows what was set.
+        known = dict(SparkConf().getAll())
+        settings = {name: value for name, value in settings.items() if name not in known}
+    elif master is None or master.startswith("local"):
+        settings |= _LOCAL
+        master = master or "local[*]"
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kraftpy.audit.kernel.packing import unpack
 from kraftpy.audit.kernel.replayer import Replayer
 from kraftpy.audit.lanes import Task
-from kraftpy.audit.spark.replaying import SCREENED, states_of_rows
+from kraftpy.audit.spark.replaying import SCREENED, states_of
 from kraftpy.audit.spark.tasks import RESULTS, result, spread
 from kraftpy.audit.stretches import (
     FIRST,
@@ -42,7 +42,6 @@ class Stretching:
     task: Task
     stretches: tuple[Stretch, ...]  # FIRST among them, if there is one.
     buckets: int
-    keeps_states: bool
 
     @property
     def end(self) -> int:
@@ -115,7 +114,7 @@ def _composed(given: Stretching, batches: Iterator[Any]) -> Iterator[Any]:
         for number, _, packed in rows:
             yield _row(number, bucket, composer.partitions())
             composer.add(packed)
-        if given.keeps_states:
+        if given.task.keeps_end:
             yield _row(given.end, bucket, composer.partitions())
 
 
@@ -125,7 +124,7 @@ def _replayed(given: Stretching, batches: Iterator[Any]) -> Iterator[Any]:
             for _, _, packed in rows:
                 replayer = Replayer()
                 replayer.begin_with([], unpack(replayer.interned, packed))
-                yield from states_of_rows(number, replayer)
+                yield from states_of(number, replayer)
         elif number != FIRST:
             _, _, beginning = next(rows)
             partitions = (packed for _, _, packed in rows)

@@ -15,9 +15,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 RESULTS: Final = "number int, kind string, data binary"
-_SCHEMA: Final = pa.schema(
-    [("number", pa.int32()), ("kind", pa.string()), ("data", pa.binary())]
-)
+_SCHEMA: Final = pa.schema([("number", pa.int32()), ("kind", pa.string()), ("data", pa.binary())])
 
 
 def spread(

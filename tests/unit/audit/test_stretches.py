@@ -32,7 +32,8 @@ from tests.unit.audit.logs import Log, cluster, directory, ids
 
 pytest.importorskip("numba", reason="the compiled loops need the audit extra")
 from kraftpy.audit import stretches as s
-from kraftpy.audit.kernel.columns import LEADER_EPOCH, PARTITION_EPOCH
+from kraftpy.audit.kernel.columns import LEADER_EPOCH, PARTITION_EPOCH, STATE_WIDTH
+from kraftpy.audit.kernel.packing import Packed, pack, unpack
 from kraftpy.audit.kernel.replayer import Replayer
 from kraftpy.audit.screened import judge_suspects
 from kraftpy.audit.screening import screen
@@ -112,7 +113,7 @@ def states_behind(task: Task, cut: list[s.Stretch]) -> dict[Any, Any]:
             composer.add(packed)
     replayer = Replayer()
     beginning = s.Beginning(0, 0, [], [])
-    rows = s.unpack(replayer.interned, composer.partitions())
+    rows = unpack(replayer.interned, composer.partitions())
     replayer.begin_with([], rows)
     return dict(replayer.states())
 
@@ -225,23 +226,23 @@ def test_a_busy_cluster_is_told_the_same_wherever_its_log_is_cut(seed: int, tmp_
 # -- planted mistakes ------------------------------------------------------------------------------
 
 
-def without_epochs(packed: s.Packed) -> s.Packed:
+def without_epochs(packed: Packed) -> Packed:
     rows = packed.rows.copy()
     rows[:, LEADER_EPOCH : PARTITION_EPOCH + 1] = 0
     return packed._replace(rows=rows)
 
 
-def without_the_first(packed: s.Packed) -> s.Packed:
+def without_the_first(packed: Packed) -> Packed:
     return packed._replace(rows=packed.rows[1:])
 
 
-def in_another_order(packed: s.Packed) -> s.Packed:
+def in_another_order(packed: Packed) -> Packed:
     return packed._replace(rows=packed.rows[::-1].copy())
 
 
 @pytest.mark.parametrize("mistake", [without_epochs, without_the_first, in_another_order])
 def test_a_mistake_in_summaries_is_seen(
-    mistake: Callable[[s.Packed], s.Packed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mistake: Callable[[Packed], Packed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = busy_log(1)
     write_segment(tmp_path, batches_of(log))
@@ -260,14 +261,14 @@ def test_facts_that_are_forgotten_are_seen(tmp_path: Path, monkeypatch: pytest.M
     pieces = batch_pieces(task)
     last = [s.Stretch(1, tuple(pieces[:-1])), s.Stretch(2, (pieces[-1],))]
     assert rows_of(task, s.screen_in_stretches(task, last))
-    monkeypatch.setattr(s.Composer, "partitions", lambda self: s.pack(self._interned, _none()))
+    monkeypatch.setattr(s.Composer, "partitions", lambda self: pack(self._interned, _none()))
     assert not rows_of(task, s.screen_in_stretches(task, last))
 
 
 def _none() -> Any:
     import numpy as np
 
-    return np.zeros((0, s.STATE_WIDTH), np.int32)
+    return np.zeros((0, STATE_WIDTH), np.int32)
 
 
 def test_a_stretch_never_begins_within_a_transaction(tmp_path: Path) -> None:

@@ -51,10 +51,8 @@ def screen(
     pieces: Sequence[Piece] | None = None,
     begin: Callable[[Replayer], None] | None = None,
 ) -> Screened:
-    """Replay one shard. `on_batch` is given the records that are no partition's.
-
-    `pieces`: only these, which `begin` prepares for; else all, from the plan's snapshot on.
-    """
+    """Replay one shard. `on_batch` is given the records that are no partition's. `pieces`: only
+    these, which `begin` prepares for; else all, from the plan's snapshot on."""
     looked, found = Looked(), []
     plan = task.plan if pieces is None else task.plan._replace(pieces=tuple(pieces))
     node = task.plan.node

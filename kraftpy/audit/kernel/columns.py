@@ -21,9 +21,18 @@ class _Compile(Protocol):
     def __call__(self, function: F, /) -> F: ...
 
 
+def _compiler(**more: bool) -> _Compile:
+    options: dict[str, Any] = {"cache": True, "_nrt": False, **more}
+    compiler: _Compile = njit(**options)
+    return compiler
+
+
 # How loops over records are compiled. They allocate nothing, so that no array needs its references
 # counted: with tuples of arrays going from function to function that took nine tenths of the time.
-compiled: Final[_Compile] = njit(cache=True, _nrt=False)  # type: ignore[call-overload]
+compiled: Final = _compiler()
+# What every record goes through is put into its callers: a call hands over its tuples of arrays
+# word by word, hundreds of them, which took half of the replay's and most of the decoder's time.
+inlined: Final = _compiler(forceinline=True)
 
 NONE: Final = -1
 PARTITION: Final = 0
@@ -128,7 +137,7 @@ def _defaults() -> Array:
     return table
 
 
-@compiled
+@inlined
 def copy_row(target: Any, source: Any, count: Any) -> Any:
     """The first columns; an assignment of slices would allocate."""
     for i in range(count):

@@ -3,12 +3,12 @@
 from typing import Any, Final
 
 from kraftpy.audit.kernel import world as w
-from kraftpy.audit.kernel.columns import ELR, EXISTS, ISR, LEADER, SUSPECT, compiled
+from kraftpy.audit.kernel.columns import ELR, EXISTS, ISR, LEADER, SUSPECT, compiled, inlined
 
 _NO_LEADER: Final = -1
 
 
-@compiled
+@inlined
 def count_in(memory: Any, row: Any, by: Any) -> Any:
     """Count a partition in (1) or out (-1). It is not suspect, so its lists hold broker ids."""
     lists, b = memory.lists, memory.brokers

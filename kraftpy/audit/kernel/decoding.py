@@ -24,6 +24,7 @@ from kraftpy.audit.kernel.columns import (
     TOPIC,
     compiled,
     copy_row,
+    inlined,
 )
 from kraftpy.audit.kernel.interning import LIST_MAX, intern_list, intern_uuid
 from kraftpy.storage.record_batch import (
@@ -44,7 +45,7 @@ _I32_MIN: Final = -(1 << 31)
 _I32_MAX: Final = (1 << 31) - 1
 
 
-@compiled
+@inlined
 def _big_endian(data: Any, p: Any, size: Any) -> Any:
     value = np.int64(0)
     for i in range(size):
@@ -52,7 +53,7 @@ def _big_endian(data: Any, p: Any, size: Any) -> Any:
     return value
 
 
-@compiled
+@inlined
 def _signed32(data: Any, p: Any) -> Any:
     return np.int64(np.int32(_big_endian(data, p, 4)))
 
@@ -78,7 +79,7 @@ def walk(data: Any, p: Any, out: Any) -> Any:
     return found, p
 
 
-@compiled
+@inlined
 def _varint(data: Any, p: Any, end: Any) -> Any:
     """A zigzag varint and what is behind it; -1 there if the bytes end before it does."""
     raw = np.int64(0)
@@ -93,7 +94,7 @@ def _varint(data: Any, p: Any, end: Any) -> Any:
     return np.int64(0), -1
 
 
-@compiled
+@inlined
 def record_at(data: Any, p: Any, end: Any, delta: Any) -> Any:
     """(where the value begins, where it ends, where the next record begins); -1: unusual."""
     length, p = _varint(data, p, end)
@@ -110,7 +111,7 @@ def record_at(data: Any, p: Any, end: Any, delta: Any) -> Any:
     return p, p + size, record_end
 
 
-@compiled
+@inlined
 def _int(data: Any, p: Any, end: Any) -> Any:
     """A msgpack integer that fits 32 bits and what is behind it, or -1 there."""
     if p < 0 or p >= end:
@@ -137,7 +138,7 @@ def _int(data: Any, p: Any, end: Any) -> Any:
     return value, p + 1 + size
 
 
-@compiled
+@inlined
 def _uuid(data: Any, p: Any, end: Any) -> Any:
     """(high, low, behind it)."""
     if p < 0 or p + 2 + _UUID_BYTES > end or data[p] != _BIN8 or data[p + 1] != _UUID_BYTES:
@@ -145,7 +146,7 @@ def _uuid(data: Any, p: Any, end: Any) -> Any:
     return _big_endian(data, p + 2, 8), _big_endian(data, p + 10, 8), p + 2 + _UUID_BYTES
 
 
-@compiled
+@inlined
 def _list(data: Any, p: Any, end: Any, column: Any, tables: Any, scratch: Any) -> Any:
     """(number of the list, behind it); nil gives NONE."""
     lists, directories, _ = tables
@@ -172,7 +173,7 @@ def _list(data: Any, p: Any, end: Any, column: Any, tables: Any, scratch: Any) -
     return intern_list(lists, scratch, count), p
 
 
-@compiled
+@inlined
 def _partition(data: Any, p: Any, end: Any, row: Any, tables: Any, scratch: Any) -> Any:
     """Fill the row of a partition record; False if it is left to the other decoder."""
     key = np.int64(data[p + 1])
@@ -226,7 +227,7 @@ def decode(
     return count
 
 
-@compiled
+@inlined
 def _is_short(tables: Any, records: Any, size: Any) -> Any:
     lists, directories, topics = tables
     uuids = min(records * LIST_MAX, size // _UUID_BYTES)
@@ -258,7 +259,7 @@ def _decode_batch(
     return n if p == end else begin
 
 
-@compiled
+@inlined
 def _kind(data: Any, at: Any, end: Any, row: Any, tables: Any, scratch: Any) -> Any:
     first = data[at]
     key = data[at + 1]

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kraftpy.audit.kernel.columns import Array, compiled
+from kraftpy.audit.kernel.columns import Array, compiled, inlined
 from kraftpy.metadata_log.records import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 LIST_MAX: Final = 64  # Longer lists are left to the decoder that is not compiled.
@@ -39,14 +39,14 @@ class Uuids(NamedTuple):
     used: Array  # i64: how many.
 
 
-@compiled
+@inlined
 def _mixed(value: Any) -> Any:
     value = (value ^ (value >> 29)) * np.int64(-4658895280553007687)
     value = (value ^ (value >> 32)) * np.int64(-7723592293110705685)
     return value ^ (value >> 29)
 
 
-@compiled
+@inlined
 def _list_hash(values: Any, start: Any, count: Any) -> Any:
     found = np.int64(count)
     for i in range(count):
@@ -66,7 +66,7 @@ def _flags_of(values: Any, count: Any) -> Any:
     return flags
 
 
-@compiled
+@inlined
 def intern_list(lists: Any, scratch: Any, count: Any) -> Any:
     """The number of the list in `scratch`; the caller has made sure that there is room."""
     mask = lists.table.shape[0] - 1
@@ -97,7 +97,7 @@ def intern_list(lists: Any, scratch: Any, count: Any) -> Any:
     return number
 
 
-@compiled
+@inlined
 def intern_uuid(uuids: Any, high: Any, low: Any) -> Any:
     mask = uuids.table.shape[0] - 1
     slot = _mixed(high ^ (low * np.int64(31))) & mask

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from kraftpy.audit.kernel.columns import compiled
+from kraftpy.audit.kernel.columns import compiled, inlined
 
 
-@compiled
+@inlined
 def length(lists: Any, number: Any) -> Any:
     return lists.starts[number + 1] - lists.starts[number]
 
 
-@compiled
+@inlined
 def contains(lists: Any, number: Any, value: Any) -> Any:
     for i in range(lists.starts[number], lists.starts[number + 1]):
         if lists.values[i] == value:
@@ -18,7 +18,7 @@ def contains(lists: Any, number: Any, value: Any) -> Any:
     return False
 
 
-@compiled
+@inlined
 def is_subset(lists: Any, inner: Any, outer: Any) -> Any:
     if inner == outer or inner == 0:
         return True

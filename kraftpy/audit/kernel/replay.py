@@ -33,6 +33,7 @@ from kraftpy.audit.kernel.columns import (
     TOPIC,
     compiled,
     copy_row,
+    inlined,
 )
 from kraftpy.audit.kernel.counting import count_in, mark
 from kraftpy.audit.kernel.events import apply_events, note_marks
@@ -107,7 +108,7 @@ def are_registered(memory: Any, replicas: Any, known: Any) -> Any:
     return True
 
 
-@compiled
+@inlined
 def change(memory: Any, uuids: Any, record: Any, scratch: Any, old: Any) -> Any:
     t, topic = memory.topics, record[TOPIC]
     if not is_mine(memory, uuids, topic):
@@ -131,7 +132,7 @@ def change(memory: Any, uuids: Any, record: Any, scratch: Any, old: Any) -> Any:
         count_in(memory, row, 1)
 
 
-@compiled
+@inlined
 def apply_change(lists: Any, row: Any, record: Any, scratch: Any) -> Any:
     """As changed_partition (rules/view.py) has it."""
     replicas = row[REPLICAS]
@@ -164,7 +165,7 @@ def moved_directories(lists: Any, replicas: Any, row: Any, scratch: Any) -> Any:
     return intern_list(lists, scratch, count)
 
 
-@compiled
+@inlined
 def change_is_odd(memory: Any, old: Any, record: Any, new: Any) -> Any:
     lists, now = memory.lists, memory.now
     elr_on = now[w.ELR_IS_ON]
@@ -186,7 +187,7 @@ def change_is_odd(memory: Any, old: Any, record: Any, new: Any) -> Any:
     return now[w.NOTES_ORDER] and order_is_odd(memory, old, new)
 
 
-@compiled
+@inlined
 def min_isr_of(memory: Any, topic: Any) -> Any:
     own = memory.topics.min_isr[topic]
     return memory.now[w.MIN_ISR_DEFAULT] if own == NONE else np.int64(own)
@@ -250,7 +251,7 @@ def replay(
     return count, next_event
 
 
-@compiled
+@inlined
 def is_short(memory: Any, records: Any) -> Any:
     p, now, lists = memory.partitions, memory.now, memory.lists
     return (

@@ -5,17 +5,25 @@ from typing import Any
 import numpy as np
 
 from kraftpy.audit.kernel import world as w
-from kraftpy.audit.kernel.columns import PARTITION, STATE_WIDTH, STEP, TOPIC, compiled, copy_row
+from kraftpy.audit.kernel.columns import (
+    PARTITION,
+    STATE_WIDTH,
+    STEP,
+    TOPIC,
+    compiled,
+    copy_row,
+    inlined,
+)
 
 
-@compiled
+@inlined
 def hashed(topic: Any, partition: Any) -> Any:
     value = (np.int64(topic) << 32) ^ np.int64(partition)
     value = (value ^ (value >> 29)) * np.int64(-4658895280553007687)
     return value ^ (value >> 32)
 
 
-@compiled
+@inlined
 def find(memory: Any, topic: Any, partition: Any) -> Any:
     """The row of a partition, made if there is none."""
     p = memory.partitions
@@ -63,7 +71,7 @@ def adopt(memory: Any) -> Any:
     reindex(memory)
 
 
-@compiled
+@inlined
 def touch(memory: Any, r: Any) -> Any:
     """Remember a row as it was before the step."""
     p, now = memory.partitions, memory.now
@@ -75,7 +83,7 @@ def touch(memory: Any, r: Any) -> Any:
         p.rows[r, STEP] = now[w.STEP_NUMBER]
 
 
-@compiled
+@inlined
 def touch_topic(memory: Any, topic: Any) -> Any:
     t, now = memory.topics, memory.now
     if t.step[topic] != now[w.STEP_NUMBER]:
@@ -84,7 +92,7 @@ def touch_topic(memory: Any, topic: Any) -> Any:
         now[w.TOPICS_TOUCHED] += 1
 
 
-@compiled
+@inlined
 def is_mine(memory: Any, uuids: Any, topic: Any) -> Any:
     """Whether this shard replays the topic: by its id, so that every shard agrees."""
     t = memory.topics

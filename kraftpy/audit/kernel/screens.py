@@ -23,6 +23,7 @@ from kraftpy.audit.kernel.columns import (
     REMOVING,
     REPLICAS,
     compiled,
+    inlined,
 )
 from kraftpy.audit.kernel.lists import (
     contains,
@@ -40,7 +41,7 @@ _NO_WITNESS: Final = -1
 _RECOVERING: Final = 1
 
 
-@compiled
+@inlined
 def state_is_odd(lists: Any, new: Any, elr_on: Any) -> Any:
     """A1, A2, A3, A4, A11, A15, A20, A33: a partition as it stands."""
     replicas, isr, elr = new[REPLICAS], new[ISR], new[ELR]
@@ -61,7 +62,7 @@ def state_is_odd(lists: Any, new: Any, elr_on: Any) -> Any:
     return moves_are_odd(lists, new)
 
 
-@compiled
+@inlined
 def moves_are_odd(lists: Any, new: Any) -> Any:
     """A20."""
     adding, removing, replicas = new[ADDING], new[REMOVING], new[REPLICAS]
@@ -89,7 +90,7 @@ def creation_is_odd(lists: Any, record: Any) -> Any:
     )
 
 
-@compiled
+@inlined
 def epochs_are_odd(lists: Any, old: Any, record: Any, new: Any, shrink_bumps: Any) -> Any:
     """A5 and A6."""
     named = record[LEADER] != _NO_CHANGE
@@ -107,7 +108,7 @@ def epochs_are_odd(lists: Any, old: Any, record: Any, new: Any, shrink_bumps: An
     return due != named
 
 
-@compiled
+@inlined
 def is_same(old: Any, new: Any) -> Any:
     """A8."""
     for column in range(REPLICAS, LEADER_EPOCH):  # noqa: SIM110 -- numba has no all().
@@ -116,7 +117,7 @@ def is_same(old: Any, new: Any) -> Any:
     return True
 
 
-@compiled
+@inlined
 def is_under_way(row: Any) -> Any:
     return row[ADDING] != 0 or row[REMOVING] != 0
 
@@ -131,12 +132,12 @@ def ends_as_meant(lists: Any, old: Any, new: Any) -> Any:
     )
 
 
-@compiled
+@inlined
 def is_elected(old: Any, new: Any) -> Any:
     return new[LEADER] != _NO_LEADER and new[LEADER] != old[LEADER]
 
 
-@compiled
+@inlined
 def election_is_odd(lists: Any, old: Any, new: Any, elr_on: Any) -> Any:
     """A9, A10, A11: any unclean election, and RECOVERING without one."""
     leader = new[LEADER]

@@ -22,6 +22,7 @@ from kraftpy.audit.kernel.columns import (
     SUSPECT,
     TOPIC,
     compiled,
+    inlined,
 )
 from kraftpy.audit.kernel.counting import mark
 from kraftpy.audit.kernel.interning import UNASSIGNED
@@ -30,7 +31,7 @@ from kraftpy.audit.kernel.lists import contains, length
 _NO_LEADER: Final = -1
 
 
-@compiled
+@inlined
 def may_lead(memory: Any, row: Any, broker: Any) -> Any:
     """Active, a replica, and the directory of its replica online."""
     lists, b = memory.lists, memory.brokers
@@ -45,7 +46,7 @@ def may_lead(memory: Any, row: Any, broker: Any) -> Any:
     return False
 
 
-@compiled
+@inlined
 def is_unsettled(memory: Any, row: Any) -> Any:
     """A12, A13, A16, A25, A44."""
     lists, now = memory.lists, memory.now
@@ -71,7 +72,7 @@ def is_unsettled(memory: Any, row: Any) -> Any:
     return False
 
 
-@compiled
+@inlined
 def has_inactive_member(memory: Any, isr: Any, leader: Any) -> Any:
     """A13."""
     lists, b, now = memory.lists, memory.brokers, memory.now
@@ -86,7 +87,7 @@ def has_inactive_member(memory: Any, isr: Any, leader: Any) -> Any:
     return False
 
 
-@compiled
+@inlined
 def is_new_and_odd(memory: Any, row: Any, before: Any) -> Any:
     """A7: the ISR of a new partition is its active replicas."""
     if before[EXISTS] or row[PARTITION_EPOCH]:
@@ -99,7 +100,7 @@ def is_new_and_odd(memory: Any, row: Any, before: Any) -> Any:
     return False
 
 
-@compiled
+@inlined
 def is_odd_at_the_end(memory: Any, row: Any, before: Any) -> Any:
     """All of these, and A32: who is fenced after its shutdown led nothing."""
     led_nothing = memory.now[w.LED_NOTHING]
@@ -110,7 +111,7 @@ def is_odd_at_the_end(memory: Any, row: Any, before: Any) -> Any:
     return is_unsettled(memory, row) or is_new_and_odd(memory, row, before)
 
 
-@compiled
+@inlined
 def settle(memory: Any) -> Any:
     p, now = memory.partitions, memory.now
     for n in range(now[w.TOUCHED]):

@@ -33,6 +33,7 @@ from kraftpy.audit.kernel.columns import (
     TOPIC,
     compiled,
     copy_row,
+    inlined,
 )
 from kraftpy.audit.kernel.interning import MIGRATING, intern_list
 from kraftpy.audit.kernel.lists import length
@@ -66,7 +67,7 @@ def summarise(
     return used
 
 
-@compiled
+@inlined
 def _create(memory: Any, record: Any, scratch: Any) -> Any:
     if not memory.topics.live[record[TOPIC]]:
         return
@@ -79,7 +80,7 @@ def _create(memory: Any, record: Any, scratch: Any) -> Any:
         row[DIRECTORIES] = intern_list(memory.lists, scratch, count)
 
 
-@compiled
+@inlined
 def _change(memory: Any, record: Any, out: Any, used: Any, scratch: Any) -> Any:
     if not memory.topics.live[record[TOPIC]]:
         return used
@@ -95,7 +96,7 @@ def _change(memory: Any, record: Any, out: Any, used: Any, scratch: Any) -> Any:
     return used
 
 
-@compiled
+@inlined
 def _merge(row: Any, record: Any) -> Any:
     """One more change of the same partition."""
     if row[EXISTS] == 0:
@@ -116,7 +117,7 @@ def _merge(row: Any, record: Any) -> Any:
     row[PARTITION_EPOCH] += 1
 
 
-@compiled
+@inlined
 def _close(row: Any, out: Any, used: Any) -> Any:
     """Put down what was gathered; what follows is gathered anew."""
     if row[EXISTS] == 0:
@@ -189,7 +190,7 @@ def apply_summary(memory: Any, operations: Any, scratch: Any) -> Any:
                 _apply(memory.lists, row, operation, scratch)
 
 
-@compiled
+@inlined
 def _apply(lists: Any, row: Any, operation: Any, scratch: Any) -> Any:
     replicas = row[REPLICAS]
     for column in (REPLICAS, ISR, REMOVING, ADDING, ELR, LAST_KNOWN_ELR, RECOVERY):

@@ -8,6 +8,7 @@ makes it raise.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraftpy.audit.assembly import begin_result, finish_result, is_kafka_log
@@ -77,8 +78,7 @@ def audit_resumed(
         return finish_result(result)
     clock = options.clock
     began = clock.monotonic_ms()
-    options.progress("survey", 0, 0)
-    survey = survey_logs(logs)
+    survey = survey_logs(logs, partial(options.progress, "survey"))
     result.timings["survey"] = (clock.monotonic_ms() - began) / 1000
     keep = Keeper(result, options, keeps_rows=store is not None)
     keep.found(judge_survey(survey, logs, options.watermarks))

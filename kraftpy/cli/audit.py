@@ -155,6 +155,9 @@ def _progress() -> Iterator[Any]:
 
         def tell(what: str, done: int, whole: int) -> None:
             if what not in tasks:
+                for ended in bar.tasks:
+                    bar.update(ended.id, total=ended.completed)
+                    bar.stop_task(ended.id)
                 tasks[what] = bar.add_task(what, total=whole or None)
             bar.update(tasks[what], completed=done, total=whole or None)
 
@@ -234,7 +237,8 @@ def _tell_rules(console: Console, result: Any) -> None:
     for code in sorted(result.counts, key=lambda code: int(code[1:])):
         rule = RULES[int(code[1:])]
         style = _STATE_STYLES[rule.severity.name]
-        console.print(f"{code} {rule.name}: {result.counts[code]:,} times", style=style)
+        count = result.counts[code]
+        console.print(f"{code} {rule.name}: {count:,} time{'s' * (count != 1)}", style=style)
         for each in [v for v in result.violations if v.rule == code][:_SHOWN_MAX]:
             console.print(f"    {str(each).partition(' (')[2].join(('(', ''))}")
     if result.secondary:

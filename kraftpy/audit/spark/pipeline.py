@@ -26,12 +26,13 @@ from kraftpy.audit.spark.judging import LOOKED, Judging, ended_of, judge, shards
 from kraftpy.audit.spark.replaying import partitions_of, replay_in_shards, screened_of
 from kraftpy.audit.spark.stretching import Stretching, replay_in_stretches
 from kraftpy.audit.spark.surveying import survey_logs
+from kraftpy.audit.spark.watching import Stages
 from kraftpy.audit.state import StateDirectory
 from kraftpy.audit.stretches import first_stretch, pieces_behind, stretches_of
 from kraftpy.audit.violations import SAMPLE_MAX, AuditResult, Unchecked, Violation, from_row
 
 # From this many tasks on, each decoding all records costs more than reading the log twice.
-CHUNKED_TASKS_MIN: Final = 6
+CHUNKED_TASKS_MIN: Final = 8
 _STRETCHES_PER_TASK: Final = 1
 _COLLECT_MAX: Final = 50_000
 
@@ -67,10 +68,16 @@ class _Pipeline:
         self._result, self._logs = result, logs
         self._store = None if state is None else StateDirectory(state, options)
         self._keep = Keeper(result, options, keeps_rows=state is not None)
-        self._stage = _Stages(result, options)
+        self._stage = Stages(spark, result, options)
         self._tasks = options.shards or spark.sparkContext.defaultParallelism
 
     def run(self) -> AuditResult:
+        try:
+            return self._run()
+        finally:
+            self._stage.end()
+
+    def _run(self) -> AuditResult:
         options, keep = self._options, self._keep
         self._stage.begin("survey")
         survey = survey_logs(self._spark, self._logs, splits_of(self._logs, options.split_bytes))
@@ -171,23 +178,3 @@ def _write(found: DataFrame, output: str, result: AuditResult) -> None:
     path = f"{output.rstrip('/')}/violations.parquet"
     found.where(f.col("rule") != LOOKED).write.mode("overwrite").parquet(path)
     result.files.append(path)
-
-
-class _Stages:
-    """Times what is done, and tells whoever watches."""
-
-    def __init__(self, result: AuditResult, options: Options) -> None:
-        self._result, self._options = result, options
-        self._began = 0
-        self._name: str | None = None
-
-    def begin(self, name: str) -> None:
-        self.end()
-        self._name, self._began = name, self._options.clock.monotonic_ms()
-        self._options.progress(name, 0, 0)
-
-    def end(self) -> None:
-        if self._name is not None:
-            took = self._options.clock.monotonic_ms() - self._began
-            self._result.timings[self._name] = took / 1000
-            self._name = None

@@ -1,11 +1,13 @@
 """A SparkSession for audits: local by default, any master by flag."""
 
+import importlib
 import os
 import sys
 from collections.abc import Mapping
 from typing import Final
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 # Where the JVM's answers go over loopback only, unless the user says otherwise.
@@ -13,6 +15,11 @@ _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+# What Spark raises. The second is of a package that comes with PySpark, and goes with it.
+SPARK_ERRORS: Final[tuple[type[Exception], ...]] = (
+    PySparkException,
+    importlib.import_module("py4j.protocol").Py4JError,
+)
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit tells what it runs how to reach the JVM.
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",

@@ -19,6 +19,7 @@ from kraftpy.audit.local import CHUNKED, SCREENED, SHARDED, WHOLE, Options, audi
 from kraftpy.audit.state import STATE_FILE
 from kraftpy.audit.state import audit as audit_with_state
 from kraftpy.audit.violations import AuditResult
+from kraftpy.cli import spark_audit
 from kraftpy.cli.java import require_java
 from kraftpy.errors import ConfigError
 from kraftpy.metadata_log import EMPTY, replay_batch
@@ -32,10 +33,11 @@ from tests.unit.audit.log_files import batch, batches_of, leader, write_segment
 from tests.unit.audit.logs import Log, cluster, ids, new_partition, topic
 from tests.unit.audit.test_stretches import busy_log
 
-pytest.importorskip("pyspark", reason="the Spark engine needs the audit extra")
+pyspark = pytest.importorskip("pyspark", reason="the Spark engine needs the audit extra")
 LOADED = (partition_logs, placement_logs, cluster_logs)
 # One of each kind of check; all of them are compared without Spark (test_engines.py).
 CASES = {30, 35}
+ODD = {"three-nodes", "lost-range", "torn"}
 
 # Reads jobs, one per line: the log, how its replay is cut, and the state to go on from.
 PROGRAM = """
@@ -157,7 +159,8 @@ def test_spark_tells_what_the_local_engine_tells(tmp_path: Path) -> None:
     states = [tmp_path / f"state-{number}" for number in range(3)]
     write_begun(begun, batches, states[2])
     write_segment(whole, batches)
-    jobs = [(log, replay, None) for log in logs for replay in (SHARDED, CHUNKED)]
+    jobs: list[tuple[Path, str, Path | None]] = [(log, SHARDED, None) for log in logs]
+    jobs += [(log, CHUNKED, None) for log in logs if log.name in ODD]
     going_on = [
         (begun, SHARDED, states[0]),
         (whole, CHUNKED, states[0]),
@@ -175,6 +178,30 @@ def test_spark_tells_what_the_local_engine_tells(tmp_path: Path) -> None:
     assert as_json(gone_on) == as_json(audit([str(whole)]))
     assert found["tables"]["sharded"] == 1
     assert all(count > 0 for count in found["tables"].values())
+
+
+def test_spark_submit_runs_the_audit(tmp_path: Path) -> None:
+    """Its exit code and rows are the command's; what spark-submit sets is heeded."""
+    three_nodes(tmp_path)
+    try:
+        require_java()
+    except ConfigError as missing:
+        pytest.skip(str(missing))
+    home = Path(pyspark.__file__).parent
+    flags = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=2"]
+    done = subprocess.run(
+        [home / "bin" / "spark-submit", *flags, spark_audit.__file__, str(tmp_path), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        env={**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
+    )
+    assert done.returncode == 1, done.stderr[-3000:]
+    told = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    local = audit([str(tmp_path)])
+    assert told["engine"] == "spark"
+    assert told["found"] == [str(each) for each in local.violations]
 
 
 def write_begun(place: Path, batches: Sequence[bytes], state: Path) -> None:

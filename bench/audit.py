@@ -95,11 +95,13 @@ def main(
             click.echo(f"making a log of {records:,} records", err=True)
             topics = max(1, partitions // PER_TOPIC)
             healthy_log([place], records, brokers=brokers, topics=topics, per_topic=PER_TOPIC)
-        found = {case: _measure(case, place) for case in only or CASES}
-    if for_machines:
-        click.echo(json.dumps(found, indent=2))
-    else:
-        _show(found)
+        if for_machines:
+            found = {case: _measure(case, place) for case in only or CASES}
+            click.echo(json.dumps(found, indent=2))
+            return
+        _head()
+        for case in only or CASES:
+            _show(case, _measure(case, place))
 
 
 def _measure(case: str, place: Path) -> dict[str, Any]:
@@ -117,28 +119,34 @@ def _measure(case: str, place: Path) -> dict[str, Any]:
     return found | {"wall_s": wall_s, "cpu_s": cpu_s, "rss_mb": usage.rss / 1e6}
 
 
-def _show(found: dict[str, dict[str, Any]]) -> None:
-    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
-    click.echo(f"{psutil.cpu_count()} processors, load {load}")
-    line = "{:<10}{:>13}{:>9}{:>9}{:>12}{:>12}{:>9}  {}"
-    click.echo(line.format("", "records", "wall s", "cpu s", "rec/s", "rec/cpu-s", "RSS MB", ""))
-    for case, each in found.items():
-        records = each["records"]
-        stages = ", ".join(f"{name} {took:.1f} s" for name, took in each["timings"].items())
-        if "replay_per_cpu_s" in each:
-            stages += f"; replay {each['replay_per_cpu_s']:,.0f} rec/cpu-s"
-        click.echo(
-            line.format(
-                case,
-                f"{records:,}",
-                f"{each['wall_s']:.1f}",
-                f"{each['cpu_s']:.1f}",
-                f"{records / each['wall_s']:,.0f}",
-                f"{records / each['cpu_s']:,.0f}",
-                f"{each['rss_mb']:.0f}",
-                stages,
-            )
+_LINE: Final = "{:<10}{:>13}{:>9}{:>9}{:>12}{:>12}{:>9}{:>7}  {}"
+
+
+def _head() -> None:
+    """Each row follows as soon as it is measured."""
+    names = ("", "records", "wall s", "cpu s", "rec/s", "rec/cpu-s", "RSS MB", "load", "")
+    click.echo(f"{psutil.cpu_count()} processors")
+    click.echo(_LINE.format(*names))
+
+
+def _show(case: str, each: dict[str, Any]) -> None:
+    stages = ", ".join(f"{name} {took:.1f} s" for name, took in each["timings"].items())
+    if "replay_per_cpu_s" in each:
+        stages += f"; replay {each['replay_per_cpu_s']:,.0f} rec/cpu-s"
+    records = each["records"]
+    click.echo(
+        _LINE.format(
+            case,
+            f"{records:,}",
+            f"{each['wall_s']:.1f}",
+            f"{each['cpu_s']:.1f}",
+            f"{records / each['wall_s']:,.0f}",
+            f"{records / each['cpu_s']:,.0f}",
+            f"{each['rss_mb']:.0f}",
+            f"{os.getloadavg()[0]:.0f}",
+            stages,
         )
+    )
 
 
 # -- workers ---------------------------------------------------------------------------------------

@@ -87,6 +87,7 @@ def audit_resumed(
         return finish_result(result, survey, logs, options.watermarks)
     keep.lost_from = plan.lost[0].offset if plan.lost else None
     began = clock.monotonic_ms()
+    options.progress("replay", 0, plan.end_offset)
     looked = Looked()
     try:
         looked = _replay(plan, logs, options, keep, resume, store)

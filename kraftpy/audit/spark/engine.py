@@ -30,6 +30,6 @@ def audit(
 
 def _first_line(error: Exception) -> str:
     """What is wrong, without the stacks of both sides."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
     causes = [line for line in lines if ": " in line and not line.startswith("at ")]
     return (causes or lines or [type(error).__name__])[0]

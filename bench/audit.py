@@ -3,10 +3,12 @@
 A healthy log is made once, then audited by each engine in a process of its own: `--engine local`,
 Spark with local[1] and local[2], and, for comparison in the same run, a plain Python replay:
 msgpack into dicts, no rule looked at, over a tenth of the records. CPU seconds and memory are those
-of all processes of an engine, its JVM and workers included, sampled ten times a second.
+of all processes of an engine, its JVM and workers included, sampled ten times a second; the replay
+pass of the local engine is measured by itself, too.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -93,11 +95,13 @@ def main(
             click.echo(f"making a log of {records:,} records", err=True)
             topics = max(1, partitions // PER_TOPIC)
             healthy_log([place], records, brokers=brokers, topics=topics, per_topic=PER_TOPIC)
-        found = {case: _measure(case, place) for case in only or CASES}
-    if for_machines:
-        click.echo(json.dumps(found, indent=2))
-    else:
-        _show(found)
+        if for_machines:
+            found = {case: _measure(case, place) for case in only or CASES}
+            click.echo(json.dumps(found, indent=2))
+            return
+        _head()
+        for case in only or CASES:
+            _show(case, _measure(case, place))
 
 
 def _measure(case: str, place: Path) -> dict[str, Any]:
@@ -115,24 +119,34 @@ def _measure(case: str, place: Path) -> dict[str, Any]:
     return found | {"wall_s": wall_s, "cpu_s": cpu_s, "rss_mb": usage.rss / 1e6}
 
 
-def _show(found: dict[str, dict[str, Any]]) -> None:
-    line = "{:<10}{:>13}{:>9}{:>9}{:>12}{:>12}{:>9}  {}"
-    click.echo(line.format("", "records", "wall s", "cpu s", "rec/s", "rec/cpu-s", "RSS MB", ""))
-    for case, each in found.items():
-        records = each["records"]
-        stages = ", ".join(f"{name} {took:.1f} s" for name, took in each["timings"].items())
-        click.echo(
-            line.format(
-                case,
-                f"{records:,}",
-                f"{each['wall_s']:.1f}",
-                f"{each['cpu_s']:.1f}",
-                f"{records / each['wall_s']:,.0f}",
-                f"{records / each['cpu_s']:,.0f}",
-                f"{each['rss_mb']:.0f}",
-                stages,
-            )
+_LINE: Final = "{:<10}{:>13}{:>9}{:>9}{:>12}{:>12}{:>9}{:>7}  {}"
+
+
+def _head() -> None:
+    """Each row follows as soon as it is measured."""
+    names = ("", "records", "wall s", "cpu s", "rec/s", "rec/cpu-s", "RSS MB", "load", "")
+    click.echo(f"{psutil.cpu_count()} processors")
+    click.echo(_LINE.format(*names))
+
+
+def _show(case: str, each: dict[str, Any]) -> None:
+    stages = ", ".join(f"{name} {took:.1f} s" for name, took in each["timings"].items())
+    if "replay_per_cpu_s" in each:
+        stages += f"; replay {each['replay_per_cpu_s']:,.0f} rec/cpu-s"
+    records = each["records"]
+    click.echo(
+        _LINE.format(
+            case,
+            f"{records:,}",
+            f"{each['wall_s']:.1f}",
+            f"{each['cpu_s']:.1f}",
+            f"{records / each['wall_s']:,.0f}",
+            f"{records / each['cpu_s']:,.0f}",
+            f"{each['rss_mb']:.0f}",
+            f"{os.getloadavg()[0]:.0f}",
+            stages,
         )
+    )
 
 
 # -- workers ---------------------------------------------------------------------------------------
@@ -141,7 +155,14 @@ def _show(found: dict[str, dict[str, Any]]) -> None:
 def _local(directory: str) -> dict[str, Any]:
     from kraftpy.audit.local import SCREENED, Options, audit
 
-    return _told(audit([directory], Options(mode=SCREENED)))
+    began: dict[str, float] = {}  # Processor seconds so far, when a stage begins.
+
+    def note(stage: str, _done: int, _whole: int) -> None:
+        began.setdefault(stage, time.process_time())
+
+    result = audit([directory], Options(mode=SCREENED, progress=note))
+    replay_cpu_s = time.process_time() - began["replay"]
+    return _told(result) | {"replay_per_cpu_s": result.records / replay_cpu_s}
 
 
 def _spark(master: str) -> Callable[[str], dict[str, Any]]:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kraftpy.audit.judge import Judge, OffsetRecord
 from kraftpy.audit.kafka.decoding import UnknownRecord, decode_value
+from kraftpy.audit.retold import before_partitions, behind_partitions
 from kraftpy.audit.rules.context import History
 from kraftpy.audit.rules.entities import Entities
 from kraftpy.audit.rules.rule import NO_EVIDENCE, Defaults, Evidence, PartitionKey, Violation
-from kraftpy.audit.rules.view import View
 from kraftpy.audit.snapshots import SnapshotAt, compare_entities
 from kraftpy.audit.source.pieces import Plan
 from kraftpy.audit.violations import Unchecked
@@ -36,6 +36,17 @@ class Place(NamedTuple):
     epoch: int
 
 
+@dataclass(slots=True, kw_only=True)
+class Ended:
+    """The cluster where a replay ended. Can be sent to another process without its partitions."""
+
+    before: list[r.MetadataRecord]  # What rebuilds it: these, partitions,
+    behind: list[r.MetadataRecord]  # and these.
+    history: History
+    is_in_transaction: bool
+    partitions: Callable[[], Iterable[tuple[PartitionKey, Partition]]] | None = None
+
+
 @dataclass(slots=True)
 class Looked:
     """What was looked at, beside what was found."""
@@ -43,6 +54,7 @@ class Looked:
     types: Counter[int] = field(default_factory=Counter)
     unchecked: list[Unchecked] = field(default_factory=list)
     entities: int = 0
+    ended: Ended | None = None  # If the task wanted it.
 
     def unreadable(self, node: int, offset: int, what: UnknownRecord | RecordDecodeError) -> None:
         kind, reason = "undecodable", ""
@@ -66,7 +78,7 @@ class Task:
     evidence: Mapping[int, Evidence] = field(default_factory=dict)
     snapshots: Sequence[SnapshotAt] = ()
     history: History | None = None  # Of what came before the snapshot that it begins with.
-    on_end: Callable[["Ended"], None] | None = None  # For whoever wants to go on from there.
+    keeps_end: bool = False  # Whether somebody wants to go on from where it ends.
 
     @property
     def start_offset(self) -> int:
@@ -77,17 +89,6 @@ class Task:
         """Where snapshots end that the replay reaches."""
         first, last = self.start_offset, self.plan.end_offset
         return sorted({s.end_offset for s in self.snapshots if first < s.end_offset <= last})
-
-
-@dataclass(slots=True, kw_only=True)
-class Ended:
-    """The cluster where a replay ended."""
-
-    view: View
-    partitions: Callable[[], Iterable[tuple[PartitionKey, Partition]]]
-    rest: list[r.MetadataRecord]  # What the view does not hold.
-    history: History
-    is_in_transaction: bool
 
 
 class Rest:
@@ -143,7 +144,7 @@ class Lane:
             history=deepcopy(history),
             whole_topics=whole_topics,
         )
-        self.rest = Rest() if task.on_end is not None else None
+        self.rest = Rest() if task.keeps_end else None
         self._stops = task.stops if compares else []
         self._entities = Entities(task.defaults) if self._stops else None
         self.looked = Looked()
@@ -181,13 +182,14 @@ class Lane:
                 self.rest.replay(record)
 
     def ended(
-        self, partitions: Callable[[], Iterable[tuple[PartitionKey, Partition]]] | None = None
+        self, partitions: Callable[[], Iterable[tuple[PartitionKey, Partition]]] | None
     ) -> Ended:
-        """Where it stands; `partitions` if it has not seen all of them itself."""
+        """Where it stands; whoever has seen all partitions says which there are."""
+        rest = [] if self.rest is None else self.rest.records()
         return Ended(
-            view=self.judge.view,
-            partitions=partitions or self.judge.partitions,
-            rest=[] if self.rest is None else self.rest.records(),
+            before=list(before_partitions(self.judge.view)),
+            behind=[*behind_partitions(self.judge.view), *rest],
+            partitions=partitions,
             history=self.judge.history,
             is_in_transaction=self.judge.is_in_transaction,
         )

@@ -8,10 +8,11 @@ makes it raise.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraftpy.audit.assembly import begin_result, finish_result, is_kafka_log
-from kraftpy.audit.lanes import Ended, Found, Lane, Looked, Place, Task, decoded
+from kraftpy.audit.lanes import Found, Lane, Looked, Place, Task, decoded
 from kraftpy.audit.rules.rule import KAFKA_DEFAULTS, Defaults, Evidence, Writer
 from kraftpy.audit.rules.rule import Violation as Broken
 from kraftpy.audit.snapshots import records_in, snapshot_bytes, snapshots_of
@@ -33,6 +34,8 @@ EvidenceAt: TypeAlias = Mapping[int, Evidence]
 
 WHOLE: Final = "whole"
 SCREENED: Final = "screened"
+SHARDED: Final = "sharded"
+CHUNKED: Final = "chunked"
 # From here on it pays to compile, or to load what was compiled before.
 SCREENED_BYTES_MIN: Final = 16 * 1024 * 1024
 
@@ -49,6 +52,9 @@ class Options:
     mode: str | None = None  # WHOLE or SCREENED; chosen by size if None.
     split_bytes: int = SPLIT_BYTES  # On Spark: what one task reads.
     shards: int | None = None  # On Spark: tasks of the replay; as many as run at a time if None.
+    replay: str | None = (
+        None  # On Spark: SHARDED or CHUNKED; chosen by the number of tasks if None.
+    )
     output: str | None = None  # A directory for files.
     progress: Progress = lambda _what, _done, _all: None
     clock: Clock = SystemClock()  # noqa: RUF009 -- it has no state.
@@ -72,8 +78,7 @@ def audit_resumed(
         return finish_result(result)
     clock = options.clock
     began = clock.monotonic_ms()
-    options.progress("survey", 0, 0)
-    survey = survey_logs(logs)
+    survey = survey_logs(logs, partial(options.progress, "survey"))
     result.timings["survey"] = (clock.monotonic_ms() - began) / 1000
     keep = Keeper(result, options, keeps_rows=store is not None)
     keep.found(judge_survey(survey, logs, options.watermarks))
@@ -82,6 +87,7 @@ def audit_resumed(
         return finish_result(result, survey, logs, options.watermarks)
     keep.lost_from = plan.lost[0].offset if plan.lost else None
     began = clock.monotonic_ms()
+    options.progress("replay", 0, plan.end_offset)
     looked = Looked()
     try:
         looked = _replay(plan, logs, options, keep, resume, store)
@@ -99,19 +105,9 @@ def _replay(
     resume: "Resume | None",
     store: "StateDirectory | None",
 ) -> Looked:
-    snapshots = snapshots_of(logs)
-    defaults = options.defaults
-    if is_kafka_log(plan):
-        defaults = replace(defaults, writer=Writer.KAFKA)
-    task = Task(plan=plan, defaults=defaults, evidence=options.evidence or {}, snapshots=snapshots)
-    if resume is not None and store is not None and resume.fits(plan, snapshots, store.settings):
-        task = replace(task, plan=resume.seeded(plan), history=resume.history)
+    task, resume = begin_task(plan, logs, options, resume, store)
+    if resume is not None:
         keep.add_rows(resume.found)
-    else:
-        resume = None
-    ended: list[Ended] = []
-    if store is not None:
-        task = replace(task, on_end=ended.append)
     keep.result.mode = options.mode or _mode(plan.bytes)
     if keep.result.mode == SCREENED:
         from kraftpy.audit.screened import replay_screened
@@ -120,12 +116,34 @@ def _replay(
     else:
         looked = replay_whole(task, keep.replayed, options.progress)
     if resume is not None:
-        looked.types += resume.looked.types
-        looked.unchecked += resume.looked.unchecked
-        looked.entities += resume.looked.entities
-    if store is not None:
-        store.save(plan, ended[0], keep.rows, looked, [each.path for each in snapshots])
+        resume.add_to(looked)
+    if store is not None and keep.rows is not None:
+        store.save(plan, looked, keep.rows, [each.path for each in task.snapshots])
     return looked
+
+
+def begin_task(
+    plan: Plan,
+    logs: Sequence[LogDirectory],
+    options: Options,
+    resume: "Resume | None",
+    store: "StateDirectory | None",
+) -> tuple[Task, "Resume | None"]:
+    """What to replay; and from where, if it may go on from there."""
+    snapshots = snapshots_of(logs)
+    defaults = options.defaults
+    if is_kafka_log(plan):
+        defaults = replace(defaults, writer=Writer.KAFKA)
+    task = Task(
+        plan=plan,
+        defaults=defaults,
+        evidence=options.evidence or {},
+        snapshots=snapshots,
+        keeps_end=store is not None,
+    )
+    if resume is None or store is None or not resume.fits(plan, snapshots, store.settings):
+        return task, None
+    return replace(task, plan=resume.seeded(plan), history=resume.history), resume
 
 
 def _mode(size: int) -> str:
@@ -192,6 +210,6 @@ def replay_whole(task: Task, found: Found, progress: Progress) -> Looked:
                 lane.batch(place, records)
         progress("replay", chunk.end_offset, task.plan.end_offset)
     lane.finish()
-    if task.on_end is not None:
-        task.on_end(lane.ended())
+    if task.keeps_end:
+        lane.looked.ended = lane.ended(lane.judge.partitions)
     return lane.looked

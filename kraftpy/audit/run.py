@@ -48,6 +48,7 @@ class Asked:
     history: str | None = None
     rules: frozenset[str] | None = None
     state: str | None = None
+    replay: str | None = None
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     progress: Callable[[str, int, int], None] = lambda _what, _done, _all: None
@@ -62,6 +63,7 @@ def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
         evidence=NotedEvidence(notes, _epoch_starts(files, places)) if notes else None,
         watermarks=_watermarks(notes) or None,
         rules=asked.rules,
+        replay=asked.replay,
         progress=asked.progress,
     )
     result = _engine(asked)(list(asked.paths), options)
@@ -96,11 +98,8 @@ def _lost(result: AuditResult) -> list[str]:
 def _engine(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
     if asked.engine == LOCAL:
         return audit_locally if asked.state is None else _incremental(asked.state)
-    if asked.state is not None:
-        raise ConfigError("--state goes with --engine local: Spark reads everything each time")
     try:
-        pipeline: Any = importlib.import_module("kraftpy.audit.spark.pipeline")
-        session: Any = importlib.import_module("kraftpy.audit.spark.session")
+        engine: Any = importlib.import_module("kraftpy.audit.spark.engine")
     except ImportError as error:
         raise ConfigError(
             f"--engine spark needs {error.name}: install kraftpy[audit], or use --engine local"
@@ -108,11 +107,9 @@ def _engine(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
 
     def run(paths: list[str], options: Options) -> AuditResult:
         asked.progress("starting Spark", 0, 0)
-        spark = session.new_session(asked.master, dict(asked.conf))
-        try:
-            found: AuditResult = pipeline.audit(spark, paths, options)
-        finally:
-            spark.stop()
+        found: AuditResult = engine.audit(
+            paths, options, master=asked.master, conf=asked.conf, state=asked.state
+        )
         return found
 
     return run

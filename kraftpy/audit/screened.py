@@ -25,22 +25,27 @@ def replay_screened(task: Task, found: Found, progress: Progress) -> Looked:
     lane.finish()
     if screened.suspects:
         first.clear()
-        suspects = screened.suspects
-        lane = Lane(task, found, whole_topics=suspects.topics)
-        _seed_suspects(task, lane, suspects)
-        for chunk in chunks(task.plan, start_offset=task.start_offset):
-            for extracted in extract(chunk.data, suspects):
-                lane.batch(*extracted)
-            progress("judge", chunk.end_offset, end)
-        lane.finish()
+        lane = judge_suspects(task, screened.suspects, found, progress)
     found(first)
     found(screened.violations)
-    if task.on_end is not None:
-        task.on_end(lane.ended(kept[0].states))
     looked = screened.looked
+    if task.keeps_end:
+        looked.ended = lane.ended(kept[0].states)
     looked.entities += lane.looked.entities
     looked.unchecked += lane.looked.unchecked
     return looked
+
+
+def judge_suspects(task: Task, suspects: Suspects, found: Found, progress: Progress) -> Lane:
+    """The rule book over what is no partition's and what is a suspect's, from the beginning."""
+    lane = Lane(task, found, whole_topics=suspects.topics)
+    _seed_suspects(task, lane, suspects)
+    for chunk in chunks(task.plan, start_offset=task.start_offset):
+        for extracted in extract(chunk.data, suspects):
+            lane.batch(*extracted)
+        progress("judge", chunk.end_offset, task.plan.end_offset)
+    lane.finish()
+    return lane
 
 
 def _seed_others(task: Task, lane: Lane) -> None:

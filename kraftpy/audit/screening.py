@@ -1,22 +1,24 @@
 """A log through the compiled loops, and out of it again what the rule book must see."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from kraftpy.audit.judge import OffsetRecord
-from kraftpy.audit.kafka.decoding import UnknownRecord, decode_value
+from kraftpy.audit.kafka.decoding import UnknownRecord, known_record
 from kraftpy.audit.kernel.columns import CHANGED, CREATED, PARTITION, TOPIC
 from kraftpy.audit.kernel.interning import Interned
 from kraftpy.audit.kernel.reading import Read, read_batches
 from kraftpy.audit.kernel.replayer import Difference, OtherBatch, Replayer, Suspects
+from kraftpy.audit.kernel.skimming import skim
 from kraftpy.audit.lanes import Looked, Place, Task
 from kraftpy.audit.rules.entities import snapshot_is_the_log
 from kraftpy.audit.rules.rule import Violation
 from kraftpy.audit.snapshots import SnapshotAt, snapshot_bytes
 from kraftpy.audit.source.chunks import chunks
+from kraftpy.audit.source.pieces import Piece
 from kraftpy.errors import RecordDecodeError, StorageError
 from kraftpy.metadata_log.records import Record
 from kraftpy.types import TopicId, Uuid
@@ -46,9 +48,13 @@ def screen(
     on_batch: OnBatch | None = None,
     tick: Tick = no_tick,
     on_end: Callable[[Replayer], None] | None = None,
+    pieces: Sequence[Piece] | None = None,
+    begin: Callable[[Replayer], None] | None = None,
 ) -> Screened:
-    """Replay one shard. `on_batch` is given the records that are no partition's."""
+    """Replay one shard. `on_batch` is given the records that are no partition's. `pieces`: only
+    these, which `begin` prepares for; else all, from the plan's snapshot on."""
     looked, found = Looked(), []
+    plan = task.plan if pieces is None else task.plan._replace(pieces=tuple(pieces))
     node = task.plan.node
 
     def on_others(batch: OtherBatch) -> None:
@@ -69,18 +75,28 @@ def screen(
         on_others=on_others,
         on_broken=lambda offset, reason: looked.broken(node, offset, 0, reason),
     )
-    if task.plan.snapshot is not None:
-        replayer.seed(snapshot_bytes(task.plan.snapshot))
-    for chunk in chunks(task.plan, task.stops, start_offset=task.start_offset):
+    if begin is not None:
+        begin(replayer)
+    elif plan.snapshot is not None:
+        replayer.seed(snapshot_bytes(plan.snapshot))
+    stops = frozenset(task.stops)
+    for chunk in chunks(plan, task.stops, start_offset=task.start_offset):
         replayer.feed(chunk.data)
-        for snapshot in task.snapshots:
-            if snapshot.end_offset == chunk.end_offset and chunk.end_offset in task.stops:
-                found += _compare(snapshot, replayer, looked)
+        if chunk.end_offset in stops:
+            found += _compare_all(task, chunk.end_offset, replayer, looked)
         tick(chunk.end_offset)
     looked.types = replayer.types
     if on_end is not None:
         on_end(replayer)
     return Screened(replayer.suspects(), found, looked, replayer.records)
+
+
+def _compare_all(task: Task, offset: int, replayer: Replayer, looked: Looked) -> list[Violation]:
+    found = []
+    for snapshot in task.snapshots:
+        if snapshot.end_offset == offset:
+            found += _compare(snapshot, replayer, looked)
+    return found
 
 
 def _compare(snapshot: SnapshotAt, replayer: Replayer, looked: Looked) -> list[Violation]:
@@ -139,6 +155,10 @@ class Raw(NamedTuple):
 
 def raw_extract(data: bytes | memoryview, suspects: Suspects) -> Iterator[Raw]:
     """From whole batches: what is no partition's, and what is a suspect's."""
+    if not suspects:
+        for place, offset, value in skim(data):
+            yield Raw(Place(*place), offset, None, value)
+        return
     interned = Interned()
     read = read_batches(data, interned)
     topics: dict[int, TopicId | None] = {
@@ -157,8 +177,8 @@ def extract(data: bytes | memoryview, suspects: Suspects) -> Iterator[Extracted]
     for place, group in groupby(raw_extract(data, suspects), key=lambda each: each.place):
         records: list[OffsetRecord] = []
         for each in group:
-            record = decode_value(each.value, each.offset)
-            if not isinstance(record, UnknownRecord):
+            record = known_record(each.value, each.offset)
+            if record is not None:
                 records.append((each.offset, record))
         yield Extracted(place, records)
 

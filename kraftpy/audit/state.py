@@ -10,15 +10,17 @@ cut, a new snapshot of an old offset, a lost range, an open transaction), it is 
 
 import json
 import os
+import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Final
 
 from kraftpy.audit.lanes import Ended, Looked
 from kraftpy.audit.local import Options, audit_resumed
 from kraftpy.audit.rules.context import History
-from kraftpy.audit.rules.view import View
+from kraftpy.audit.rules.rule import PartitionKey
 from kraftpy.audit.source.chunks import chunks
 from kraftpy.audit.source.directories import Snapshot
 from kraftpy.audit.source.pieces import Plan
@@ -33,6 +35,9 @@ from kraftpy.types import BrokerId, TopicId, Uuid
 
 STATE_FILE: Final = "state.json"
 _VERSION: Final = 1
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+_EPOCH_AT: Final = 12
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +59,12 @@ class Resume:
         same = _batch_before(plan, self.offset) == self.last_batch
         return is_known and same and not plan.lost and settings == self.settings
 
+    def add_to(self, looked: Looked) -> None:
+        """What was looked at before, beside what was looked at since."""
+        looked.types += self.looked.types
+        looked.unchecked += self.looked.unchecked
+        looked.entities += self.looked.entities
+
     def seeded(self, plan: Plan) -> Plan:
         size = os.stat(self.states).st_size
         return plan._replace(snapshot=Snapshot(self.offset, self.last_batch[1], self.states, size))
@@ -74,9 +85,8 @@ def _batch_before(plan: Plan, offset: int) -> tuple[int, int, int] | None:
 
 def audit(paths: Sequence[str], options: Options, directory: str) -> AuditResult:
     """As kraftpy.audit.local.audit; ConfigError is never raised for what the directory holds."""
-    store = StateDirectory(directory, _settings(options))
-    resume = store.load()
-    return audit_resumed(paths, options, resume, store)
+    store = StateDirectory(directory, options)
+    return audit_resumed(paths, options, store.load(), store)
 
 
 def _settings(options: Options) -> str:
@@ -87,9 +97,9 @@ def _settings(options: Options) -> str:
 class StateDirectory:
     """Reads and writes what a run leaves."""
 
-    def __init__(self, directory: str, settings: str) -> None:
+    def __init__(self, directory: str, options: Options) -> None:
         self._directory = directory
-        self.settings = settings
+        self.settings = _settings(options)
         self._files = OsFiles()
 
     def load(self) -> Resume | None:
@@ -105,19 +115,20 @@ class StateDirectory:
     def save(
         self,
         plan: Plan,
-        ended: Ended,
-        found: Sequence[Violation] | None,
         looked: Looked,
+        found: Sequence[Violation],
         snapshots: Sequence[str],
+        partitions: Iterable[bytes] = (),
     ) -> None:
-        """Nothing if the log ends where no other run can go on."""
-        last = _batch_before(plan, plan.end_offset)
-        if plan.lost or ended.is_in_transaction or last is None:
+        """Nothing if the log ends where no other run can go on. `partitions`: batches of them, if
+        others have encoded them already."""
+        last, ended = _batch_before(plan, plan.end_offset), looked.ended
+        if plan.lost or ended is None or ended.is_in_transaction or last is None:
             return
         self._files.make_directory(self._directory)
         name = f"states-{plan.end_offset:020d}.checkpoint"
         path = os.path.join(self._directory, name)
-        self._files.replace(path, b"".join(_encoded(state_records(ended), last[1])))
+        self._files.replace(path, b"".join(_encoded(ended, partitions, last[1])))
         told = {
             "version": _VERSION,
             "offset": plan.end_offset,
@@ -128,7 +139,7 @@ class StateDirectory:
                 "broker_epochs": sorted(ended.history.broker_epochs.items()),
                 "last_epochs": sorted(ended.history.last_epochs.items()),
             },
-            "found": [asdict(each) for each in found or ()],
+            "found": [asdict(each) for each in found],
             "types": sorted(looked.types.items()),
             "unchecked": looked.unchecked,
             "entities": looked.entities,
@@ -170,35 +181,34 @@ def _resume(told: dict[str, Any], directory: str) -> Resume:
 # -- the cluster as records ------------------------------------------------------------------------
 
 
-def _encoded(records: Iterator[r.MetadataRecord], epoch: int) -> Iterator[bytes]:
+def _encoded(ended: Ended, partitions: Iterable[bytes], epoch: int) -> Iterator[bytes]:
+    """A file as snapshots are: it rebuilds the cluster by lenient replay."""
     header = SnapshotHeader(last_contained_log_timestamp=0)
     yield bytes(control_batch(header, base_offset=0, epoch=epoch, timestamp_ms=0))
     offset = 1
-    for batch in packed_batches(records, base_offset=1, epoch=epoch, timestamp_ms=0):
-        yield bytes(batch)
-        offset = read_header(batch).end_offset
+    own = () if ended.partitions is None else ended.partitions()
+    for batch in chain(_packed(ended.before), partitions, encoded(own), _packed(ended.behind)):
+        yield _placed(batch, offset, epoch)
+        offset += read_header(batch).record_count
     footer = SnapshotFooter()
     yield bytes(control_batch(footer, base_offset=offset, epoch=epoch, timestamp_ms=0))
 
 
-def state_records(ended: Ended) -> Iterator[r.MetadataRecord]:
-    """What rebuilds the cluster by lenient replay."""
-    view = ended.view
-    for name, level in sorted(view.all_features(), key=lambda each: each[0] != r.METADATA_VERSION):
-        yield r.FeatureLevelRecord(name=name, feature_level=level)
-    for _, broker in view.all_brokers():
-        yield broker
-    for topic_id, topic in sorted(view.topics.changed.items()):
-        if topic is not None:
-            yield r.TopicRecord(name=topic.name, topic_id=topic_id)
-    for (topic_id, partition_id), partition in ended.partitions():
-        yield _partition(topic_id, partition_id, partition)
-    yield from _configs(view)
-    if view.next_producer_id > 0:
-        yield r.ProducerIdsRecord(
-            broker_id=BrokerId(-1), broker_epoch=-1, next_producer_id=view.next_producer_id
-        )
-    yield from ended.rest
+def encoded(partitions: Iterable[tuple[PartitionKey, Partition]]) -> Iterator[bytes]:
+    """Batches of partitions, each at offset 0."""
+    return _packed(_partition(key[0], key[1], partition) for key, partition in partitions)
+
+
+def _packed(records: Iterable[r.MetadataRecord]) -> Iterator[bytes]:
+    return map(bytes, packed_batches(records, base_offset=0, epoch=0, timestamp_ms=0))
+
+
+def _placed(batch: bytes, base_offset: int, epoch: int) -> bytes:
+    """The same batch elsewhere: its CRC covers neither the offset nor the epoch."""
+    moved = bytearray(batch)
+    _OFFSET.pack_into(moved, 0, base_offset)
+    _EPOCH.pack_into(moved, _EPOCH_AT, epoch)
+    return bytes(moved)
 
 
 def _partition(topic_id: TopicId, partition_id: int, partition: Partition) -> r.PartitionRecord:
@@ -217,11 +227,3 @@ def _partition(topic_id: TopicId, partition_id: int, partition: Partition) -> r.
         eligible_leader_replicas=partition.elr,
         last_known_elr=partition.last_known_elr,
     )
-
-
-def _configs(view: View) -> Iterator[r.ConfigRecord]:
-    for (resource_type, resource_name), values in sorted(view.configs.changed.items()):
-        for name, value in sorted((values or {}).items()):
-            yield r.ConfigRecord(
-                resource_type=resource_type, resource_name=resource_name, name=name, value=value
-            )

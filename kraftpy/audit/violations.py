@@ -1,9 +1,9 @@
 """What an audit says: violations, what was looked at, what was not, and how to write it down.
 
 A Violation is one row, the same for every engine and every file. An AuditResult holds a bounded
-sample of them (the first `SAMPLE_MAX` of each rule, by offset) beside exact counts; all of them are
-in the files, if a writer was given. What follows from a lost range is marked `secondary`: counted
-apart, and no reason by itself to call a log broken.
+sample of them (the first `SAMPLE_MAX` of each rule, by offset) beside exact counts, and so do the
+files. What follows from a lost range is marked `secondary`: counted apart, and no reason by itself
+to call a log broken.
 
 What always holds: equal logs give equal rows, in the order of `sort_key`, whichever engine ran.
 """

@@ -60,6 +60,11 @@ def audit() -> None:
 @click.option(
     "--history", metavar="FILE", help="What producers were told, as the harness writes it."
 )
+@click.option(
+    "--replay",
+    type=click.Choice(["sharded", "chunked"]),
+    help="How Spark's tasks share the replay; chosen by their number.",
+)
 @click.option("--master", metavar="URL", help="Spark's master; default local[*].")
 @click.option("--conf", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's.")
 def run(
@@ -71,6 +76,7 @@ def run(
     rules: tuple[str, ...],
     with_data: bool,
     history: str | None,
+    replay: str | None,
     master: str | None,
     conf: tuple[str, ...],
 ) -> int:
@@ -92,6 +98,7 @@ def run(
                 history=history,
                 rules=wanted,
                 state=state,
+                replay=replay,
                 master=master,
                 conf=_pairs(conf),
                 progress=progress,
@@ -148,6 +155,9 @@ def _progress() -> Iterator[Any]:
 
         def tell(what: str, done: int, whole: int) -> None:
             if what not in tasks:
+                for ended in bar.tasks:
+                    bar.update(ended.id, total=ended.completed)
+                    bar.stop_task(ended.id)
                 tasks[what] = bar.add_task(what, total=whole or None)
             bar.update(tasks[what], completed=done, total=whole or None)
 
@@ -227,7 +237,8 @@ def _tell_rules(console: Console, result: Any) -> None:
     for code in sorted(result.counts, key=lambda code: int(code[1:])):
         rule = RULES[int(code[1:])]
         style = _STATE_STYLES[rule.severity.name]
-        console.print(f"{code} {rule.name}: {result.counts[code]:,} times", style=style)
+        count = result.counts[code]
+        console.print(f"{code} {rule.name}: {count:,} time{'s' * (count != 1)}", style=style)
         for each in [v for v in result.violations if v.rule == code][:_SHOWN_MAX]:
             console.print(f"    {str(each).partition(' (')[2].join(('(', ''))}")
     if result.secondary:

@@ -153,6 +153,7 @@ def library_roots() -> list[str]:
     """Where users come in: the command, and the packages that they import in programs."""
     return [
         "kraftpy.cli.main",
+        "kraftpy.cli.spark_audit",
         "kraftpy.testing",
         "kraftpy.testing.node",
         "kraftpy.pytest_plugin",

@@ -53,6 +53,15 @@ def decode_value(value: bytes | None, offset: int = -1) -> Decoded:
         raise RecordDecodeError(str(error), offset) from None
 
 
+def known_record(value: bytes, offset: int = -1) -> MetadataRecord | None:
+    """The same for those who pass over what cannot be read: somebody else has told of it."""
+    try:
+        record = decode_value(value, offset)
+    except RecordDecodeError:
+        return None
+    return None if isinstance(record, UnknownRecord) else record
+
+
 def _decode(value: bytes) -> Decoded:
     cursor = Cursor(value, 1)
     api_key, version = cursor.uvarint(), cursor.uvarint()

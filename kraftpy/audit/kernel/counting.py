@@ -2,15 +2,13 @@
 
 from typing import Any, Final
 
-from numba import njit
-
 from kraftpy.audit.kernel import world as w
-from kraftpy.audit.kernel.columns import ELR, EXISTS, ISR, LEADER, SUSPECT
+from kraftpy.audit.kernel.columns import ELR, EXISTS, ISR, LEADER, SUSPECT, compiled, inlined
 
 _NO_LEADER: Final = -1
 
 
-@njit(cache=True)
+@inlined
 def count_in(memory: Any, row: Any, by: Any) -> Any:
     """Count a partition in (1) or out (-1). It is not suspect, so its lists hold broker ids."""
     lists, b = memory.lists, memory.brokers
@@ -30,7 +28,7 @@ def count_in(memory: Any, row: Any, by: Any) -> Any:
             b.candidates[lists.values[i]] += by
 
 
-@njit(cache=True)
+@compiled
 def mark(memory: Any, r: Any) -> Any:
     """From here on the partition is the rule book's."""
     row = memory.partitions.rows[r]

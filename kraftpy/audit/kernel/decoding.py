@@ -9,7 +9,6 @@ the batch is read, whatever the bytes are; a row that is not SLOW equals what th
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from kraftpy.audit.kernel.columns import (
     CHANGED,
@@ -18,10 +17,14 @@ from kraftpy.audit.kernel.columns import (
     DIRECTORIES,
     LAYOUTS,
     NONE,
+    RECORD_WIDTH,
     RECOVERY,
     REPLICAS,
     SLOW,
     TOPIC,
+    compiled,
+    copy_row,
+    inlined,
 )
 from kraftpy.audit.kernel.interning import LIST_MAX, intern_list, intern_uuid
 from kraftpy.storage.record_batch import (
@@ -42,7 +45,7 @@ _I32_MIN: Final = -(1 << 31)
 _I32_MAX: Final = (1 << 31) - 1
 
 
-@njit(cache=True)
+@inlined
 def _big_endian(data: Any, p: Any, size: Any) -> Any:
     value = np.int64(0)
     for i in range(size):
@@ -50,12 +53,12 @@ def _big_endian(data: Any, p: Any, size: Any) -> Any:
     return value
 
 
-@njit(cache=True)
+@inlined
 def _signed32(data: Any, p: Any) -> Any:
     return np.int64(np.int32(_big_endian(data, p, 4)))
 
 
-@njit(cache=True)
+@compiled
 def walk(data: Any, p: Any, out: Any) -> Any:
     """Headers of the whole batches from `p` on, into `out`; (how many, where the rest begins)."""
     found = 0
@@ -76,7 +79,7 @@ def walk(data: Any, p: Any, out: Any) -> Any:
     return found, p
 
 
-@njit(cache=True)
+@inlined
 def _varint(data: Any, p: Any, end: Any) -> Any:
     """A zigzag varint and what is behind it; -1 there if the bytes end before it does."""
     raw = np.int64(0)
@@ -91,8 +94,8 @@ def _varint(data: Any, p: Any, end: Any) -> Any:
     return np.int64(0), -1
 
 
-@njit(cache=True)
-def _record(data: Any, p: Any, end: Any, delta: Any) -> Any:
+@inlined
+def record_at(data: Any, p: Any, end: Any, delta: Any) -> Any:
     """(where the value begins, where it ends, where the next record begins); -1: unusual."""
     length, p = _varint(data, p, end)
     if p < 0 or length < 0 or p + length > end:
@@ -108,7 +111,7 @@ def _record(data: Any, p: Any, end: Any, delta: Any) -> Any:
     return p, p + size, record_end
 
 
-@njit(cache=True)
+@inlined
 def _int(data: Any, p: Any, end: Any) -> Any:
     """A msgpack integer that fits 32 bits and what is behind it, or -1 there."""
     if p < 0 or p >= end:
@@ -135,7 +138,7 @@ def _int(data: Any, p: Any, end: Any) -> Any:
     return value, p + 1 + size
 
 
-@njit(cache=True)
+@inlined
 def _uuid(data: Any, p: Any, end: Any) -> Any:
     """(high, low, behind it)."""
     if p < 0 or p + 2 + _UUID_BYTES > end or data[p] != _BIN8 or data[p + 1] != _UUID_BYTES:
@@ -143,7 +146,7 @@ def _uuid(data: Any, p: Any, end: Any) -> Any:
     return _big_endian(data, p + 2, 8), _big_endian(data, p + 10, 8), p + 2 + _UUID_BYTES
 
 
-@njit(cache=True)
+@inlined
 def _list(data: Any, p: Any, end: Any, column: Any, tables: Any, scratch: Any) -> Any:
     """(number of the list, behind it); nil gives NONE."""
     lists, directories, _ = tables
@@ -170,14 +173,14 @@ def _list(data: Any, p: Any, end: Any, column: Any, tables: Any, scratch: Any) -
     return intern_list(lists, scratch, count), p
 
 
-@njit(cache=True)
+@inlined
 def _partition(data: Any, p: Any, end: Any, row: Any, tables: Any, scratch: Any) -> Any:
     """Fill the row of a partition record; False if it is left to the other decoder."""
     key = np.int64(data[p + 1])
     version = np.int64(data[p + 2])
     if version > 3 or LAYOUTS[key, version, 0] == NONE:
         return False
-    row[:] = DEFAULTS[key]
+    copy_row(row, DEFAULTS[key], RECORD_WIDTH)
     fields = (np.int64(data[p]) & 15) - 2
     p += 3
     for field in range(16):
@@ -203,7 +206,7 @@ def _partition(data: Any, p: Any, end: Any, row: Any, tables: Any, scratch: Any)
     return False
 
 
-@njit(cache=True)
+@compiled
 def decode(
     data: Any, batches: Any, first: Any, count: Any, out: Any, tables: Any, scratch: Any
 ) -> Any:
@@ -224,7 +227,7 @@ def decode(
     return count
 
 
-@njit(cache=True)
+@inlined
 def _is_short(tables: Any, records: Any, size: Any) -> Any:
     lists, directories, topics = tables
     uuids = min(records * LIST_MAX, size // _UUID_BYTES)
@@ -236,7 +239,7 @@ def _is_short(tables: Any, records: Any, size: Any) -> Any:
     )
 
 
-@njit(cache=True)
+@compiled
 def _decode_batch(
     data: Any, batches: Any, b: Any, n: Any, out: Any, tables: Any, scratch: Any
 ) -> Any:
@@ -245,7 +248,7 @@ def _decode_batch(
     p = batches.at[b]
     end = batches.end[b]
     for delta in range(batches.count[b]):
-        at, value_end, p = _record(data, p, end, delta)
+        at, value_end, p = record_at(data, p, end, delta)
         if p < 0 or n >= out.kind.shape[0]:
             return begin
         out.batch[n] = b
@@ -256,7 +259,7 @@ def _decode_batch(
     return n if p == end else begin
 
 
-@njit(cache=True)
+@inlined
 def _kind(data: Any, at: Any, end: Any, row: Any, tables: Any, scratch: Any) -> Any:
     first = data[at]
     key = data[at + 1]

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from numba import njit
-
 from kraftpy.audit.kernel import world as w
 from kraftpy.audit.kernel.columns import (
     ELR,
@@ -15,13 +13,15 @@ from kraftpy.audit.kernel.columns import (
     STEP,
     SUSPECT,
     TOPIC,
+    compiled,
+    copy_row,
 )
 from kraftpy.audit.kernel.counting import count_in, mark
 from kraftpy.audit.kernel.lists import contains
 from kraftpy.audit.kernel.rows import is_mine, touch_topic
 
 
-@njit(cache=True)
+@compiled
 def apply_event(memory: Any, uuids: Any, event: Any) -> Any:
     kind, a, b = event[1], event[2], event[3]
     now = memory.now
@@ -49,7 +49,7 @@ def apply_event(memory: Any, uuids: Any, event: Any) -> Any:
         apply_rare_event(memory, kind, a)
 
 
-@njit(cache=True)
+@compiled
 def apply_rare_event(memory: Any, kind: Any, a: Any) -> Any:
     now = memory.now
     if kind == w.SCAN:
@@ -62,6 +62,8 @@ def apply_rare_event(memory: Any, kind: Any, a: Any) -> Any:
         clear_elr(memory, a)
     elif kind == w.ABORT:
         abort(memory)
+    elif kind == w.TOPIC_BACK:
+        memory.topics.live[a] = 1
     elif kind == w.HOLDERS:
         for r in range(now[w.ROWS]):
             row = memory.partitions.rows[r]
@@ -69,7 +71,7 @@ def apply_rare_event(memory: Any, kind: Any, a: Any) -> Any:
                 mark(memory, r)
 
 
-@njit(cache=True)
+@compiled
 def broker_changed(memory: Any, broker: Any, bits: Any, directories: Any) -> Any:
     b, now = memory.brokers, memory.now
     if b.step[broker] != now[w.STEP_NUMBER]:
@@ -83,7 +85,7 @@ def broker_changed(memory: Any, broker: Any, bits: Any, directories: Any) -> Any
     b.directories[broker] = directories
 
 
-@njit(cache=True)
+@compiled
 def take_turn(memory: Any, broker: Any, what: Any) -> Any:
     """A30: it leaves its partitions before it is gone; the other two come after the turn."""
     b, step = memory.brokers, memory.now[w.STEP_NUMBER]
@@ -98,13 +100,13 @@ def take_turn(memory: Any, broker: Any, what: Any) -> Any:
         mark_touched(memory)
 
 
-@njit(cache=True)
+@compiled
 def mark_touched(memory: Any) -> Any:
     for n in range(memory.now[w.TOUCHED]):
         mark(memory, memory.partitions.touched[n])
 
 
-@njit(cache=True)
+@compiled
 def begin_topic(memory: Any, topic: Any) -> Any:
     t = memory.topics
     if t.live[topic]:
@@ -115,7 +117,7 @@ def begin_topic(memory: Any, topic: Any) -> Any:
     touch_topic(memory, topic)
 
 
-@njit(cache=True)
+@compiled
 def mark_topic(memory: Any, topic: Any) -> Any:
     memory.topics.suspect[topic] = 1
     r = memory.topics.head[topic]
@@ -124,10 +126,11 @@ def mark_topic(memory: Any, topic: Any) -> Any:
         r = memory.partitions.next[r]
 
 
-@njit(cache=True)
+@compiled
 def end_topic(memory: Any, topic: Any) -> Any:
-    """Its partitions are gone; they count no more."""
-    t = memory.topics
+    """Its partitions are gone; they count no more. Those that the step has not touched yet are
+    marked, so that `abort` finds them."""
+    t, step = memory.topics, memory.now[w.STEP_NUMBER]
     if not t.live[topic]:
         return
     t.live[topic] = 0
@@ -138,10 +141,12 @@ def end_topic(memory: Any, topic: Any) -> Any:
             if not row[SUSPECT]:
                 count_in(memory, row, -1)
             row[EXISTS] = 0
+            if row[STEP] != step:
+                row[STEP] = -step
         r = memory.partitions.next[r]
 
 
-@njit(cache=True)
+@compiled
 def touch_rows_of(memory: Any, topic: Any) -> Any:
     """A16 may be broken by a setting alone: it is looked at when the step ends."""
     r = memory.topics.head[topic]
@@ -153,7 +158,7 @@ def touch_rows_of(memory: Any, topic: Any) -> Any:
         r = memory.partitions.next[r]
 
 
-@njit(cache=True)
+@compiled
 def clear_elr(memory: Any, topic: Any) -> Any:
     for r in range(memory.now[w.ROWS]):
         row = memory.partitions.rows[r]
@@ -170,15 +175,21 @@ def clear_elr(memory: Any, topic: Any) -> Any:
     memory.now[w.SCAN_DUE] = 1
 
 
-@njit(cache=True)
+@compiled
 def abort(memory: Any) -> Any:
     """Back to how it was; the rule book sees to all that the transaction touched."""
     p, now, t = memory.partitions, memory.now, memory.topics
     for n in range(now[w.TOUCHED]):
         r = p.touched[n]
         mark(memory, r)
-        p.rows[r, :SUSPECT] = p.before[n, :SUSPECT]
+        copy_row(p.rows[r], p.before[n], SUSPECT)
         p.rows[r, STEP] = 0
+    for r in range(now[w.ROWS]):
+        row = p.rows[r]
+        if row[STEP] == -now[w.STEP_NUMBER]:
+            mark(memory, r)
+            row[EXISTS] = 1
+            row[STEP] = 0
     for n in range(now[w.TOPICS_TOUCHED]):
         topic = t.touched[n]
         t.suspect[topic] = 1
@@ -187,7 +198,7 @@ def abort(memory: Any) -> Any:
     now[w.TOPICS_TOUCHED] = 0
 
 
-@njit(cache=True)
+@compiled
 def apply_events(memory: Any, uuids: Any, events: Any, first: Any, record: Any) -> Any:
     """Those of this record and before; the one that is due next."""
     while first < events.shape[0] and events[first, 0] <= record:
@@ -196,7 +207,7 @@ def apply_events(memory: Any, uuids: Any, events: Any, first: Any, record: Any) 
     return first
 
 
-@njit(cache=True)
+@compiled
 def note_marks(now: Any, marks: Any) -> Any:
     if marks & w.ABOUT_BROKERS:
         now[w.IS_ABOUT_BROKERS] = 1

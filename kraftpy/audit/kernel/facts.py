@@ -146,8 +146,9 @@ class Facts:
             if 0 <= broker_id < BROKERS_MAX:
                 self._tell(broker_id, self.view.brokers.get(broker_id))
         for topic_id in sorted(topics):
-            if self.view.topics.get(topic_id) is None:
-                self._add(w.TOPIC_GONE, self._interned.topic(topic_id))
+            is_gone = self.view.topics.get(topic_id) is None
+            kind = w.TOPIC_GONE if is_gone else w.TOPIC_BACK
+            self._add(kind, self._interned.topic(topic_id))
         self._settings()
 
 

@@ -8,9 +8,8 @@ numbers are given in the order of appearance and never change.
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from kraftpy.audit.kernel.columns import Array
+from kraftpy.audit.kernel.columns import Array, compiled, inlined
 from kraftpy.metadata_log.records import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 LIST_MAX: Final = 64  # Longer lists are left to the decoder that is not compiled.
@@ -40,14 +39,14 @@ class Uuids(NamedTuple):
     used: Array  # i64: how many.
 
 
-@njit(cache=True)
+@inlined
 def _mixed(value: Any) -> Any:
     value = (value ^ (value >> 29)) * np.int64(-4658895280553007687)
     value = (value ^ (value >> 32)) * np.int64(-7723592293110705685)
     return value ^ (value >> 29)
 
 
-@njit(cache=True)
+@inlined
 def _list_hash(values: Any, start: Any, count: Any) -> Any:
     found = np.int64(count)
     for i in range(count):
@@ -55,7 +54,7 @@ def _list_hash(values: Any, start: Any, count: Any) -> Any:
     return _mixed(found)
 
 
-@njit(cache=True)
+@compiled
 def _flags_of(values: Any, count: Any) -> Any:
     flags = 0
     for i in range(count):
@@ -67,7 +66,7 @@ def _flags_of(values: Any, count: Any) -> Any:
     return flags
 
 
-@njit(cache=True)
+@inlined
 def intern_list(lists: Any, scratch: Any, count: Any) -> Any:
     """The number of the list in `scratch`; the caller has made sure that there is room."""
     mask = lists.table.shape[0] - 1
@@ -98,7 +97,7 @@ def intern_list(lists: Any, scratch: Any, count: Any) -> Any:
     return number
 
 
-@njit(cache=True)
+@inlined
 def intern_uuid(uuids: Any, high: Any, low: Any) -> Any:
     mask = uuids.table.shape[0] - 1
     slot = _mixed(high ^ (low * np.int64(31))) & mask
@@ -117,7 +116,7 @@ def intern_uuid(uuids: Any, high: Any, low: Any) -> Any:
     return number
 
 
-@njit(cache=True)
+@compiled
 def _relist(lists: Any) -> Any:
     mask = lists.table.shape[0] - 1
     for number in range(lists.used[LISTS_USED]):
@@ -129,7 +128,7 @@ def _relist(lists: Any) -> Any:
         lists.table[slot] = number + 1
 
 
-@njit(cache=True)
+@compiled
 def _reuuid(uuids: Any) -> Any:
     mask = uuids.table.shape[0] - 1
     for number in range(uuids.used[0]):
@@ -210,6 +209,11 @@ class Interned:
     def values(self, number: int) -> tuple[int, ...]:
         start, end = self.lists.starts[number : number + 2]
         return tuple(self.lists.values[start:end].tolist())
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest list."""
+        return int(np.diff(self.lists.starts[: int(self.lists.used[LISTS_USED]) + 1]).max())
 
     def topic_id(self, number: int) -> bytes:
         return _uuid_bytes(self.topics, number)

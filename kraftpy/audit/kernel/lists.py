@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from numba import njit
+from kraftpy.audit.kernel.columns import compiled, inlined
 
 
-@njit(cache=True)
+@inlined
 def length(lists: Any, number: Any) -> Any:
     return lists.starts[number + 1] - lists.starts[number]
 
 
-@njit(cache=True)
+@inlined
 def contains(lists: Any, number: Any, value: Any) -> Any:
     for i in range(lists.starts[number], lists.starts[number + 1]):
         if lists.values[i] == value:
@@ -18,7 +18,7 @@ def contains(lists: Any, number: Any, value: Any) -> Any:
     return False
 
 
-@njit(cache=True)
+@inlined
 def is_subset(lists: Any, inner: Any, outer: Any) -> Any:
     if inner == outer or inner == 0:
         return True
@@ -28,7 +28,7 @@ def is_subset(lists: Any, inner: Any, outer: Any) -> Any:
     return True
 
 
-@njit(cache=True)
+@compiled
 def meet(lists: Any, one: Any, other: Any) -> Any:
     """Whether some value is in both."""
     for i in range(lists.starts[one], lists.starts[one + 1]):
@@ -37,13 +37,13 @@ def meet(lists: Any, one: Any, other: Any) -> Any:
     return False
 
 
-@njit(cache=True)
+@compiled
 def is_alone(lists: Any, number: Any, value: Any) -> Any:
     """Whether the list is exactly this value."""
     return length(lists, number) == 1 and lists.values[lists.starts[number]] == value
 
 
-@njit(cache=True)
+@compiled
 def is_rest(lists: Any, number: Any, whole: Any, without: Any) -> Any:
     """Whether, as a set, it is `whole` but for `without`."""
     for i in range(lists.starts[number], lists.starts[number + 1]):
@@ -53,7 +53,7 @@ def is_rest(lists: Any, number: Any, whole: Any, without: Any) -> Any:
     return covers_rest(lists, number, whole, without)
 
 
-@njit(cache=True)
+@compiled
 def covers_rest(lists: Any, number: Any, whole: Any, without: Any) -> Any:
     """Whether it holds all of `whole` but for `without`."""
     for i in range(lists.starts[whole], lists.starts[whole + 1]):

@@ -48,7 +48,7 @@ from kraftpy.storage.record_batch import (
 
 Unreadable: TypeAlias = UnknownRecord | RecordDecodeError
 _RECORD_BYTES_MIN: Final = 7
-_NO_OP: Final = r.NoOpRecord.API_KEY
+NO_OP: Final = r.NoOpRecord.API_KEY
 _PARTITION_KINDS: Final = (CREATED, CHANGED)
 _SCRATCH: Final = np.zeros(1 << 16, np.int32)
 
@@ -69,19 +69,23 @@ class Read(NamedTuple):
         return int(self.batches.base_offset[batch] + index - self.batches.first[batch])
 
     def place_of(self, batch: int) -> tuple[int, int, int]:
-        """(base offset, last offset, epoch) of a batch."""
-        base = int(self.batches.base_offset[batch])
-        return base, base + int(self.batches.count[batch]) - 1, int(self.batches.epoch[batch])
+        return place_of(self.batches, batch)
 
     def value(self, index: int) -> bytes:
         at = int(self.columns.at[index])
         return bytes(self.data[at : at + int(self.columns.size[index])])
 
 
+def place_of(batches: Batches, batch: int) -> tuple[int, int, int]:
+    """(base offset, last offset, epoch) of a batch."""
+    base = int(batches.base_offset[batch])
+    return base, base + int(batches.count[batch]) - 1, int(batches.epoch[batch])
+
+
 def read_batches(data: bytes | bytearray | memoryview, interned: Interned) -> Read:
     """All whole batches at the beginning of the bytes."""
     buffer = np.frombuffer(data, np.uint8)
-    count, batches, end = _walk(buffer)
+    count, batches, end = walk_batches(buffer)
     broken: list[tuple[int, str]] = []
     is_control = (batches.attributes[:count] & CONTROL) != 0
     unusual = ((batches.attributes[:count] & COMPRESSION_MASK) != 0) & ~is_control
@@ -98,7 +102,7 @@ def read_batches(data: bytes | bytearray | memoryview, interned: Interned) -> Re
     return read
 
 
-def _walk(buffer: Array) -> tuple[int, Batches, int]:
+def walk_batches(buffer: Array) -> tuple[int, Batches, int]:
     most = len(buffer) // HEADER_BYTES + 1
     size = min(most, len(buffer) // 512 + 64)
     while True:
@@ -163,7 +167,7 @@ def _decode(buffer: Array, batches: Batches, count: int, interned: Interned) -> 
 
 def _decode_others(read: Read, interned: Interned) -> None:
     kinds = read.columns.kind
-    wanted = np.flatnonzero(~np.isin(kinds, (CREATED, CHANGED, _NO_OP)))
+    wanted = np.flatnonzero(~np.isin(kinds, (CREATED, CHANGED, NO_OP)))
     for index in wanted.tolist():
         found = _decode_one(read, index)
         if isinstance(found, r.PartitionRecord | r.PartitionChangeRecord):
@@ -174,7 +178,7 @@ def _decode_others(read: Read, interned: Interned) -> None:
             kinds[index] = BAD
         elif kinds[index] == SLOW:
             kinds[index] = found.API_KEY
-            if found.API_KEY == _NO_OP:
+            if found.API_KEY == NO_OP:
                 continue
         read.others.append((index, found))
 

@@ -8,7 +8,6 @@ but no longer looked at: the rule book will see all of its records.
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from kraftpy.audit.kernel import world as w
 from kraftpy.audit.kernel.columns import (
@@ -25,12 +24,16 @@ from kraftpy.audit.kernel.columns import (
     NONE,
     PARTITION,
     PARTITION_EPOCH,
+    RECORD_WIDTH,
     RECOVERY,
     REMOVING,
     REPLICAS,
     STATE_WIDTH,
     SUSPECT,
     TOPIC,
+    compiled,
+    copy_row,
+    inlined,
 )
 from kraftpy.audit.kernel.counting import count_in, mark
 from kraftpy.audit.kernel.events import apply_events, note_marks
@@ -56,7 +59,7 @@ _NO_LEADER: Final = -1
 # -- records ---------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def create(memory: Any, uuids: Any, record: Any, scratch: Any) -> Any:
     t, topic = memory.topics, record[TOPIC]
     if not is_mine(memory, uuids, topic):
@@ -73,7 +76,7 @@ def create(memory: Any, uuids: Any, record: Any, scratch: Any) -> Any:
     else:
         t.count[topic] += 1
         t.highest[topic] = max(t.highest[topic], record[PARTITION])
-    row[: LEADER_EPOCH + 2] = record[: LEADER_EPOCH + 2]
+    copy_row(row, record, RECORD_WIDTH)
     row[EXISTS] = 1
     if row[DIRECTORIES] == 0:
         count = length(memory.lists, row[REPLICAS])
@@ -92,7 +95,7 @@ def create(memory: Any, uuids: Any, record: Any, scratch: Any) -> Any:
         count_in(memory, row, 1)
 
 
-@njit(cache=True)
+@compiled
 def are_registered(memory: Any, replicas: Any, known: Any) -> Any:
     """A1: those that were no replicas before."""
     lists = memory.lists
@@ -105,7 +108,7 @@ def are_registered(memory: Any, replicas: Any, known: Any) -> Any:
     return True
 
 
-@njit(cache=True)
+@inlined
 def change(memory: Any, uuids: Any, record: Any, scratch: Any, old: Any) -> Any:
     t, topic = memory.topics, record[TOPIC]
     if not is_mine(memory, uuids, topic):
@@ -118,7 +121,7 @@ def change(memory: Any, uuids: Any, record: Any, scratch: Any, old: Any) -> Any:
     touch(memory, r)
     if not row[SUSPECT]:
         count_in(memory, row, -1)
-    old[:] = row
+    copy_row(old, row, STATE_WIDTH)
     apply_change(memory.lists, row, record, scratch)
     if row[SUSPECT]:
         return
@@ -129,7 +132,7 @@ def change(memory: Any, uuids: Any, record: Any, scratch: Any, old: Any) -> Any:
         count_in(memory, row, 1)
 
 
-@njit(cache=True)
+@inlined
 def apply_change(lists: Any, row: Any, record: Any, scratch: Any) -> Any:
     """As changed_partition (rules/view.py) has it."""
     replicas = row[REPLICAS]
@@ -148,7 +151,7 @@ def apply_change(lists: Any, row: Any, record: Any, scratch: Any) -> Any:
     row[PARTITION_EPOCH] += 1
 
 
-@njit(cache=True)
+@compiled
 def moved_directories(lists: Any, replicas: Any, row: Any, scratch: Any) -> Any:
     """Who stays keeps its directory, who is new has none yet."""
     first = lists.starts[row[REPLICAS]]
@@ -162,7 +165,7 @@ def moved_directories(lists: Any, replicas: Any, row: Any, scratch: Any) -> Any:
     return intern_list(lists, scratch, count)
 
 
-@njit(cache=True)
+@inlined
 def change_is_odd(memory: Any, old: Any, record: Any, new: Any) -> Any:
     lists, now = memory.lists, memory.now
     elr_on = now[w.ELR_IS_ON]
@@ -184,13 +187,13 @@ def change_is_odd(memory: Any, old: Any, record: Any, new: Any) -> Any:
     return now[w.NOTES_ORDER] and order_is_odd(memory, old, new)
 
 
-@njit(cache=True)
+@inlined
 def min_isr_of(memory: Any, topic: Any) -> Any:
     own = memory.topics.min_isr[topic]
     return memory.now[w.MIN_ISR_DEFAULT] if own == NONE else np.int64(own)
 
 
-@njit(cache=True)
+@compiled
 def order_is_odd(memory: Any, old: Any, new: Any) -> Any:
     """A30: leaving a broker's partitions after it is gone; and notes who left and who gained."""
     lists, b, step = memory.lists, memory.brokers, memory.now[w.STEP_NUMBER]
@@ -216,7 +219,7 @@ def order_is_odd(memory: Any, old: Any, new: Any) -> Any:
 # -- all of it -------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@compiled
 def replay(
     memory: Any,
     uuids: Any,
@@ -228,9 +231,9 @@ def replay(
     count: Any,
     next_event: Any,
     scratch: Any,
+    old: Any,
 ) -> Any:
     """Batches from `first` on; (the batch that needs more room, the event due next)."""
-    old = np.zeros(STATE_WIDTH, np.int32)
     for b in range(first, count):
         if is_short(memory, batches.first[b + 1] - batches.first[b]):
             return b, next_event
@@ -248,12 +251,12 @@ def replay(
     return count, next_event
 
 
-@njit(cache=True)
+@inlined
 def is_short(memory: Any, records: Any) -> Any:
     p, now, lists = memory.partitions, memory.now, memory.lists
     return (
         now[w.TOUCHED] + records > p.touched.shape[0]
         or now[w.ROWS] + records > p.rows.shape[0]
         or lists.used[0] + records >= lists.flags.shape[0]
-        or lists.used[1] + 8 * records > lists.values.shape[0]
+        or lists.used[1] + now[w.LONGEST] * records > lists.values.shape[0]
     )

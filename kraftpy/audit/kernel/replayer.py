@@ -7,7 +7,7 @@ and the states are what lenient replay gives.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,16 +27,18 @@ from kraftpy.audit.kernel.columns import (
     RECOVERY,
     REMOVING,
     REPLICAS,
+    STATE_WIDTH,
+    STEP,
     SUSPECT,
     TOPIC,
     Array,
 )
-from kraftpy.audit.kernel.events import apply_event
+from kraftpy.audit.kernel.events import apply_event, apply_events
 from kraftpy.audit.kernel.facts import BROKER_RECORDS, Event, Facts
 from kraftpy.audit.kernel.interning import Interned
 from kraftpy.audit.kernel.reading import Read, Unreadable, read_batches
 from kraftpy.audit.kernel.replay import replay
-from kraftpy.audit.kernel.rows import reindex
+from kraftpy.audit.kernel.rows import adopt, reindex
 from kraftpy.audit.kernel.seeding import compare, recount
 from kraftpy.audit.kernel.world import World
 from kraftpy.audit.rules.rule import KAFKA_DEFAULTS, Defaults, Evidence, PartitionKey, Writer
@@ -104,6 +106,7 @@ class Replayer:
         self._on_others = on_others
         self._on_broken = on_broken
         self._scratch = np.zeros(1 << 16, np.int32)
+        self._old = np.zeros(STATE_WIDTH, np.int32)
         self.world.now[w.IS_KAFKA] = defaults.writer is Writer.KAFKA
         self._apply(self.facts.first_events())
 
@@ -167,7 +170,7 @@ class Replayer:
     def _replay(self, read: Read, events: list[Event], marks: Array) -> None:
         told = np.array(events, np.int64).reshape(-1, w.EVENT_WIDTH)
         done = next_event = 0
-        self._make_room(0)
+        self._make_room(0)  # Also measures the longest list, now that all are read.
         while done < read.batch_count:
             done, next_event = replay(
                 self.world.memory,
@@ -180,6 +183,7 @@ class Replayer:
                 read.batch_count,
                 next_event,
                 self._scratch,
+                self._old,
             )
             if done < read.batch_count:
                 first = read.batches.first
@@ -204,12 +208,34 @@ class Replayer:
         self._replay(read, events, marks)
         recount(self.world.memory)
 
+    def begin_with(self, others: Iterable[r.MetadataRecord], rows: Array) -> None:
+        """The same, from records that are no partition's and from partitions as rows."""
+        events = [event for record in others for event in self.facts.events(0, record)]
+        self.world.make_room_for_rows(len(rows))
+        self._make_room(0)
+        told = np.array(events, np.int64).reshape(-1, w.EVENT_WIDTH)
+        apply_events(self.world.memory, self.interned.topics, told, 0, 0)
+        kept = self.world.partitions.rows[: len(rows)]
+        kept[:] = rows
+        kept[:, EXISTS] = 1
+        kept[:, (SUSPECT, STEP)] = 0
+        self.world.now[w.ROWS] = len(rows)
+        adopt(self.world.memory)
+        recount(self.world.memory)
+
     def differences(self, data: Bytes) -> tuple[list[Difference], int]:
         """Partitions of this shard that a snapshot has otherwise, and how many it has."""
         read = read_batches(data, self.interned)
         self._make_room(0)
+        count = int(self.world.now[w.ROWS])
+        out = np.zeros((len(read.columns.kind) + count, 4), np.int64)
         found, compared = compare(
-            self.world.memory, self.interned.topics, read.columns.kind, read.columns.rows
+            self.world.memory,
+            self.interned.topics,
+            read.columns.kind,
+            read.columns.rows,
+            np.zeros(count, np.uint8),
+            out,
         )
         differences = [
             Difference(
@@ -217,7 +243,7 @@ class Replayer:
                 None if row < 0 else self.partition(self.world.partitions.rows[row]),
                 None if index < 0 else self.partition(read.columns.rows[index]),
             )
-            for topic, partition, row, index in found.tolist()
+            for topic, partition, row, index in out[:found].tolist()
         ]
         return differences, int(compared)
 

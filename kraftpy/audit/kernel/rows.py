@@ -3,20 +3,27 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from kraftpy.audit.kernel import world as w
-from kraftpy.audit.kernel.columns import PARTITION, STEP, TOPIC
+from kraftpy.audit.kernel.columns import (
+    PARTITION,
+    STATE_WIDTH,
+    STEP,
+    TOPIC,
+    compiled,
+    copy_row,
+    inlined,
+)
 
 
-@njit(cache=True)
+@inlined
 def hashed(topic: Any, partition: Any) -> Any:
     value = (np.int64(topic) << 32) ^ np.int64(partition)
     value = (value ^ (value >> 29)) * np.int64(-4658895280553007687)
     return value ^ (value >> 32)
 
 
-@njit(cache=True)
+@inlined
 def find(memory: Any, topic: Any, partition: Any) -> Any:
     """The row of a partition, made if there is none."""
     p = memory.partitions
@@ -38,7 +45,7 @@ def find(memory: Any, topic: Any, partition: Any) -> Any:
     return r
 
 
-@njit(cache=True)
+@compiled
 def reindex(memory: Any) -> Any:
     """Fill an empty table from the rows."""
     p = memory.partitions
@@ -50,19 +57,33 @@ def reindex(memory: Any) -> Any:
         p.table[slot] = r + 1
 
 
-@njit(cache=True)
+@compiled
+def adopt(memory: Any) -> Any:
+    """Rows that were put in from elsewhere become those of their topics."""
+    p, t = memory.partitions, memory.topics
+    for r in range(memory.now[w.ROWS]):
+        topic, partition = p.rows[r, TOPIC], p.rows[r, PARTITION]
+        p.next[r] = t.head[topic]
+        t.head[topic] = r
+        t.count[topic] += 1
+        t.highest[topic] = max(t.highest[topic], partition)
+    p.table[:] = 0
+    reindex(memory)
+
+
+@inlined
 def touch(memory: Any, r: Any) -> Any:
     """Remember a row as it was before the step."""
     p, now = memory.partitions, memory.now
     if p.rows[r, STEP] != now[w.STEP_NUMBER]:
         n = now[w.TOUCHED]
         p.touched[n] = r
-        p.before[n, :] = p.rows[r, :]
+        copy_row(p.before[n], p.rows[r], STATE_WIDTH)
         now[w.TOUCHED] = n + 1
         p.rows[r, STEP] = now[w.STEP_NUMBER]
 
 
-@njit(cache=True)
+@inlined
 def touch_topic(memory: Any, topic: Any) -> Any:
     t, now = memory.topics, memory.now
     if t.step[topic] != now[w.STEP_NUMBER]:
@@ -71,7 +92,7 @@ def touch_topic(memory: Any, topic: Any) -> Any:
         now[w.TOPICS_TOUCHED] += 1
 
 
-@njit(cache=True)
+@inlined
 def is_mine(memory: Any, uuids: Any, topic: Any) -> Any:
     """Whether this shard replays the topic: by its id, so that every shard agrees."""
     t = memory.topics

@@ -9,7 +9,6 @@ by rule). Names, sentences and severities are the rule book's alone.
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from kraftpy.audit.kernel.columns import (
     ADDING,
@@ -23,6 +22,8 @@ from kraftpy.audit.kernel.columns import (
     RECOVERY,
     REMOVING,
     REPLICAS,
+    compiled,
+    inlined,
 )
 from kraftpy.audit.kernel.lists import (
     contains,
@@ -40,7 +41,7 @@ _NO_WITNESS: Final = -1
 _RECOVERING: Final = 1
 
 
-@njit(cache=True)
+@inlined
 def state_is_odd(lists: Any, new: Any, elr_on: Any) -> Any:
     """A1, A2, A3, A4, A11, A15, A20, A33: a partition as it stands."""
     replicas, isr, elr = new[REPLICAS], new[ISR], new[ELR]
@@ -61,7 +62,7 @@ def state_is_odd(lists: Any, new: Any, elr_on: Any) -> Any:
     return moves_are_odd(lists, new)
 
 
-@njit(cache=True)
+@inlined
 def moves_are_odd(lists: Any, new: Any) -> Any:
     """A20."""
     adding, removing, replicas = new[ADDING], new[REMOVING], new[REPLICAS]
@@ -74,7 +75,7 @@ def moves_are_odd(lists: Any, new: Any) -> Any:
     )
 
 
-@njit(cache=True)
+@compiled
 def creation_is_odd(lists: Any, record: Any) -> Any:
     """A7, but for who is active."""
     isr = record[ISR]
@@ -89,7 +90,7 @@ def creation_is_odd(lists: Any, record: Any) -> Any:
     )
 
 
-@njit(cache=True)
+@inlined
 def epochs_are_odd(lists: Any, old: Any, record: Any, new: Any, shrink_bumps: Any) -> Any:
     """A5 and A6."""
     named = record[LEADER] != _NO_CHANGE
@@ -107,7 +108,7 @@ def epochs_are_odd(lists: Any, old: Any, record: Any, new: Any, shrink_bumps: An
     return due != named
 
 
-@njit(cache=True)
+@inlined
 def is_same(old: Any, new: Any) -> Any:
     """A8."""
     for column in range(REPLICAS, LEADER_EPOCH):  # noqa: SIM110 -- numba has no all().
@@ -116,12 +117,12 @@ def is_same(old: Any, new: Any) -> Any:
     return True
 
 
-@njit(cache=True)
+@inlined
 def is_under_way(row: Any) -> Any:
     return row[ADDING] != 0 or row[REMOVING] != 0
 
 
-@njit(cache=True)
+@compiled
 def ends_as_meant(lists: Any, old: Any, new: Any) -> Any:
     """A reassignment, with all that were to stay in sync."""
     if not is_under_way(old) or is_under_way(new):
@@ -131,12 +132,12 @@ def ends_as_meant(lists: Any, old: Any, new: Any) -> Any:
     )
 
 
-@njit(cache=True)
+@inlined
 def is_elected(old: Any, new: Any) -> Any:
     return new[LEADER] != _NO_LEADER and new[LEADER] != old[LEADER]
 
 
-@njit(cache=True)
+@inlined
 def election_is_odd(lists: Any, old: Any, new: Any, elr_on: Any) -> Any:
     """A9, A10, A11: any unclean election, and RECOVERING without one."""
     leader = new[LEADER]
@@ -152,7 +153,7 @@ def election_is_odd(lists: Any, old: Any, new: Any, elr_on: Any) -> Any:
     return True
 
 
-@njit(cache=True)
+@compiled
 def growth_is_odd(lists: Any, old: Any, new: Any, about_brokers: Any, is_kafka: Any) -> Any:
     """A14, as far as the log alone tells."""
     if is_subset(lists, new[ISR], old[ISR]):
@@ -173,7 +174,7 @@ def growth_is_odd(lists: Any, old: Any, new: Any, about_brokers: Any, is_kafka: 
     return about_brokers or old[LEADER] == _NO_LEADER or (leader != old[LEADER] and not ends)
 
 
-@njit(cache=True)
+@compiled
 def elr_is_odd(lists: Any, old: Any, new: Any, min_isr: Any, is_kafka: Any) -> Any:
     """A17 and A19, where ELR is on; unclean elections are somebody else's."""
     isr, elr = new[ISR], new[ELR]
@@ -194,7 +195,7 @@ def elr_is_odd(lists: Any, old: Any, new: Any, min_isr: Any, is_kafka: Any) -> A
     return not (_keeps(lists, old[ELR], new) and _keeps(lists, old[ISR], new))
 
 
-@njit(cache=True)
+@compiled
 def _keeps(lists: Any, held: Any, new: Any) -> Any:
     """Whether all of `held` are still in sync or eligible, or no replicas any more."""
     for i in range(lists.starts[held], lists.starts[held + 1]):
@@ -206,7 +207,7 @@ def _keeps(lists: Any, held: Any, new: Any) -> Any:
     return True
 
 
-@njit(cache=True)
+@compiled
 def move_is_odd(lists: Any, old: Any, new: Any) -> Any:
     """A21, A22, A23."""
     if (
@@ -228,7 +229,7 @@ def move_is_odd(lists: Any, old: Any, new: Any) -> Any:
     return not is_subset(lists, new[REPLICAS], new[ISR])
 
 
-@njit(cache=True)
+@compiled
 def _start_is_odd(lists: Any, old: Any, new: Any) -> Any:
     """A21."""
     replicas, removing = new[REPLICAS], new[REMOVING]

@@ -2,9 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-from numba import njit
-
 from kraftpy.audit.kernel import world as w
 from kraftpy.audit.kernel.columns import (
     CREATED,
@@ -16,6 +13,7 @@ from kraftpy.audit.kernel.columns import (
     STEP,
     SUSPECT,
     TOPIC,
+    compiled,
 )
 from kraftpy.audit.kernel.counting import count_in
 from kraftpy.audit.kernel.interning import MIGRATING
@@ -25,7 +23,7 @@ from kraftpy.audit.kernel.screens import state_is_odd
 from kraftpy.audit.kernel.settling import is_unsettled
 
 
-@njit(cache=True)
+@compiled
 def recount(memory: Any) -> Any:
     """After rows were put in: who is odd from the start, and the counts of all others."""
     b, now, t = memory.brokers, memory.now, memory.topics
@@ -52,7 +50,7 @@ def recount(memory: Any) -> Any:
             count_in(memory, row, 1)
 
 
-@njit(cache=True)
+@compiled
 def known(memory: Any, topic: Any, partition: Any) -> Any:
     """The row of a partition, -1 if there is none."""
     p = memory.partitions
@@ -66,7 +64,7 @@ def known(memory: Any, topic: Any, partition: Any) -> Any:
     return -1
 
 
-@njit(cache=True)
+@compiled
 def _differ(memory: Any, row: Any, stored: Any) -> Any:
     for column in range(REPLICAS, RECORD_WIDTH):
         if column != DIRECTORIES and row[column] != stored[column]:
@@ -82,7 +80,7 @@ def _differ(memory: Any, row: Any, stored: Any) -> Any:
     return False
 
 
-@njit(cache=True)
+@compiled
 def _put(out: Any, found: Any, row: Any, r: Any, index: Any) -> Any:
     out[found, 0] = row[TOPIC]
     out[found, 1] = row[PARTITION]
@@ -91,13 +89,11 @@ def _put(out: Any, found: Any, row: Any, r: Any, index: Any) -> Any:
     return found + 1
 
 
-@njit(cache=True)
-def compare(memory: Any, uuids: Any, kinds: Any, rows: Any) -> Any:
-    """(topic, partition, our row or -1, index of the snapshot's record or -1) where they differ;
-    and how many were compared."""
+@compiled
+def compare(memory: Any, uuids: Any, kinds: Any, rows: Any, seen: Any, out: Any) -> Any:
+    """(topic, partition, our row or -1, index of the snapshot's record or -1) where they differ,
+    into `out`; how many, and how many were compared. `seen` has a place for each of our rows."""
     now = memory.now
-    seen = np.zeros(now[w.ROWS], np.uint8)
-    out = np.zeros((rows.shape[0] + now[w.ROWS], 4), np.int64)
     found = 0
     compared = 0
     for index in range(rows.shape[0]):
@@ -115,4 +111,4 @@ def compare(memory: Any, uuids: Any, kinds: Any, rows: Any) -> Any:
         row = memory.partitions.rows[r]
         if row[EXISTS] and not seen[r]:
             found = _put(out, found, row, r, -1)
-    return out[:found], compared
+    return found, compared

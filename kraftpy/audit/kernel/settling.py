@@ -7,7 +7,6 @@ counts say that this may matter, or if a setting or feature did: then all of the
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from kraftpy.audit.kernel import world as w
 from kraftpy.audit.kernel.columns import (
@@ -22,6 +21,8 @@ from kraftpy.audit.kernel.columns import (
     REPLICAS,
     SUSPECT,
     TOPIC,
+    compiled,
+    inlined,
 )
 from kraftpy.audit.kernel.counting import mark
 from kraftpy.audit.kernel.interning import UNASSIGNED
@@ -30,7 +31,7 @@ from kraftpy.audit.kernel.lists import contains, length
 _NO_LEADER: Final = -1
 
 
-@njit(cache=True)
+@inlined
 def may_lead(memory: Any, row: Any, broker: Any) -> Any:
     """Active, a replica, and the directory of its replica online."""
     lists, b = memory.lists, memory.brokers
@@ -45,7 +46,7 @@ def may_lead(memory: Any, row: Any, broker: Any) -> Any:
     return False
 
 
-@njit(cache=True)
+@inlined
 def is_unsettled(memory: Any, row: Any) -> Any:
     """A12, A13, A16, A25, A44."""
     lists, now = memory.lists, memory.now
@@ -71,7 +72,7 @@ def is_unsettled(memory: Any, row: Any) -> Any:
     return False
 
 
-@njit(cache=True)
+@inlined
 def has_inactive_member(memory: Any, isr: Any, leader: Any) -> Any:
     """A13."""
     lists, b, now = memory.lists, memory.brokers, memory.now
@@ -86,7 +87,7 @@ def has_inactive_member(memory: Any, isr: Any, leader: Any) -> Any:
     return False
 
 
-@njit(cache=True)
+@inlined
 def is_new_and_odd(memory: Any, row: Any, before: Any) -> Any:
     """A7: the ISR of a new partition is its active replicas."""
     if before[EXISTS] or row[PARTITION_EPOCH]:
@@ -99,7 +100,7 @@ def is_new_and_odd(memory: Any, row: Any, before: Any) -> Any:
     return False
 
 
-@njit(cache=True)
+@inlined
 def is_odd_at_the_end(memory: Any, row: Any, before: Any) -> Any:
     """All of these, and A32: who is fenced after its shutdown led nothing."""
     led_nothing = memory.now[w.LED_NOTHING]
@@ -110,7 +111,7 @@ def is_odd_at_the_end(memory: Any, row: Any, before: Any) -> Any:
     return is_unsettled(memory, row) or is_new_and_odd(memory, row, before)
 
 
-@njit(cache=True)
+@inlined
 def settle(memory: Any) -> Any:
     p, now = memory.partitions, memory.now
     for n in range(now[w.TOUCHED]):
@@ -133,7 +134,7 @@ def settle(memory: Any) -> Any:
     now[w.LED_NOTHING] = NONE
 
 
-@njit(cache=True)
+@compiled
 def settle_topics(memory: Any) -> Any:
     """A35 and A37."""
     t = memory.topics
@@ -149,7 +150,7 @@ def settle_topics(memory: Any) -> Any:
                 r = memory.partitions.next[r]
 
 
-@njit(cache=True)
+@compiled
 def brokers_matter(memory: Any) -> Any:
     """Whether some broker that changed still has partitions that it should not have."""
     b, now = memory.brokers, memory.now
@@ -167,7 +168,7 @@ def brokers_matter(memory: Any) -> Any:
     return matters
 
 
-@njit(cache=True)
+@compiled
 def scan(memory: Any) -> Any:
     memory.now[w.SCANS] += 1
     for r in range(memory.now[w.ROWS]):

@@ -26,6 +26,7 @@ LEADS_NOTHING: Final = 10  # broker
 CLEAR_ELR: Final = 11  # topic, or NONE for all
 ABORT: Final = 12
 HOLDERS: Final = 13  # broker: whoever has it in ISR or ELR is for the rule book.
+TOPIC_BACK: Final = 14  # topic: its removal was aborted.
 EVENT_WIDTH: Final = 5  # index, kind, and up to three arguments.
 
 # Marks of a batch.
@@ -59,7 +60,8 @@ LED_NOTHING: Final = 14  # A broker that must have led nothing, or NONE.
 SCANS: Final = 15
 NOTES_ORDER: Final = 16
 IS_KAFKA: Final = 17
-_NOW_WIDTH: Final = 18
+LONGEST: Final = 18  # Of all lists: what a record may add to them at most.
+_NOW_WIDTH: Final = 19
 
 
 class Partitions(NamedTuple):
@@ -153,7 +155,8 @@ class World:
     def make_room(self, records: int) -> bool:
         """For what that many records may add; whether the index must be made anew."""
         self._room_for_topics()
-        self.interned.make_room(records, records * 8, 0)
+        self.now[LONGEST] = self.interned.longest
+        self.interned.make_room(records, records * int(self.now[LONGEST]), 0)
         touched = int(self.now[TOUCHED]) + records
         if touched > len(self.partitions.touched):
             size = 2 * touched
@@ -161,7 +164,10 @@ class World:
                 touched=grown(self.partitions.touched, size),
                 before=grown(self.partitions.before, size),
             )
-        rows = int(self.now[ROWS]) + records
+        return self.make_room_for_rows(int(self.now[ROWS]) + records)
+
+    def make_room_for_rows(self, rows: int) -> bool:
+        """For that many partitions; whether the index must be made anew."""
         if rows <= len(self.partitions.rows):
             return False
         size = 1 << rows.bit_length()

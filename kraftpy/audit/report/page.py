@@ -68,10 +68,12 @@ def _verdict(result: AuditResult) -> str:
 def _grounds(result: AuditResult) -> str:
     """What the verdict rests on, and what it does not."""
     saw = sum(1 for count in result.looked_at.values() if count)
-    words = [f"{result.records:,} records of {len(result.nodes)} node(s) were replayed."]
+    nodes = len(result.nodes)
+    words = [f"{result.records:,} records of {nodes} node{'s' * (nodes != 1)} were replayed."]
     words.append(f"{saw} of 60 rules had something to look at.")
     if result.unchecked:
-        words.append(f"{len(result.unchecked)} thing(s) were not checked: see below.")
+        left = len(result.unchecked)
+        words.append(f"Not checked: {left} thing{'s' * (left != 1)}, see below.")
     if result.secondary:
         words.append(
             f"{sum(result.secondary.values()):,} further findings follow from what is missing."

@@ -20,7 +20,7 @@ from kraftpy.audit.report.charts import (
 from kraftpy.audit.report.chronicle import Chronicle
 from kraftpy.audit.report.partition_chart import broker_lanes, event_table, partition_chart
 from kraftpy.audit.rules.book import RULES
-from kraftpy.audit.violations import CLUSTER, AuditResult, Violation
+from kraftpy.audit.violations import CLUSTER, SAMPLE_MAX, AuditResult, Violation
 
 _CASES_MAX: Final = 20
 _UNCHECKED_MAX: Final = 50
@@ -74,11 +74,13 @@ def _broken(result: AuditResult, code: str, found: Sequence[Violation]) -> str:
     secondary = f", and {more:,} that follow from what is missing" if more else ""
     rows = "".join(_case(each) for each in found[:_CASES_MAX])
     left = result.counts[code] + more - min(len(found), _CASES_MAX)
-    rest = f'<p class="soft">and {left:,} more, in the files.</p>' if left > 0 else ""
+    rest = ""
+    if left > 0:
+        rest = f'<p class="soft">and {left:,} more; the files have {SAMPLE_MAX:,} at most.</p>'
     return (
         f'<h3><span class="severity {rule.severity.name}">{rule.severity.name.lower()}</span> '
         f"{code} {escape(rule.name.replace('_', ' '))}: "
-        f"{result.counts[code]:,} times{secondary}</h3>"
+        f"{result.counts[code]:,} time{'s' * (result.counts[code] != 1)}{secondary}</h3>"
         f"<p>{escape(rule.sentence)}</p>"
         f"<details{' open' if len(found) <= _CASES_MAX else ''}><summary>where</summary>"
         '<table><tr><th class="n">offset</th><th class="n">epoch</th><th>what</th>'

@@ -37,7 +37,8 @@ code, .code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; 
 .verdict.violations { background: var(--bad-wash); color: var(--bad); }
 .verdict.unknown { background: var(--warn-wash); color: var(--warn); }
 .verdict span { color: var(--ink); }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; }
+.facts { display: grid; grid-template-columns: repeat(4, 1fr); gap: 12px; }
+@media (max-width: 640px) { .facts { grid-template-columns: repeat(2, 1fr); } }
 .fact {
   background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px;
 }

@@ -6,7 +6,7 @@ or a snapshot and a log, agree exactly if their tables are equal.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from kraftpy.audit.rules.book import RULES
@@ -130,11 +130,18 @@ def differences(
     for key in sorted({*replayed, *stored}):
         ours, theirs = replayed.get(key), stored.get(key)
         if ours != theirs:
-            yield key, _shown(ours), _shown(theirs)
+            yield key, _shown(ours, theirs), _shown(theirs, ours)
 
 
-def _shown(value: Any) -> str:
-    return "none" if value is None else str(value)[:_SHOWN_MAX]
+def _shown(value: Any, other: Any) -> str:
+    """Of two records of the same kind, only what is not the same."""
+    if value is None:
+        return "none"
+    if not is_dataclass(value) or type(value) is not type(other):
+        return str(value)[:_SHOWN_MAX]
+    names = [each.name for each in fields(value)]
+    apart = [name for name in names if getattr(value, name) != getattr(other, name)]
+    return ", ".join(f"{name}={getattr(value, name)}" for name in apart)[:_SHOWN_MAX]
 
 
 def snapshot_is_the_log(

@@ -6,7 +6,7 @@ rules about logs then judge these, and `pieces.py` decides what to replay. What 
 all nodes have the same good batch, nothing is kept but counts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import groupby
@@ -24,6 +24,7 @@ from kraftpy.metadata_log.control_records import ControlRecord, LeaderChange, Vo
 
 ODD_MAX: Final = 100_000  # Rows that an engine keeps because nodes differ there.
 _FAR: Final = (1 << 63) - 1
+_TICK_EVERY: Final = 1000  # Batches.
 
 
 class SurveyRow(NamedTuple):
@@ -240,15 +241,20 @@ def _fits(last: BatchRow, row: BatchRow) -> bool:
     return row.base_offset == last.end_offset and row.epoch >= last.epoch
 
 
-def survey_logs(logs: Sequence[LogDirectory]) -> Survey:
-    """One pass over all logs at once, in the order of offsets."""
+def survey_logs(
+    logs: Sequence[LogDirectory], tick: Callable[[int, int], None] = lambda _done, _all: None
+) -> Survey:
+    """One pass over all logs at once, in the order of offsets. `tick` is told of bytes."""
     survey = Survey()
     walks = [NodeWalk(log.node, log.start_offset, rows_of(log), _last_path(log)) for log in logs]
     survey.nodes = {walk.out.node: walk.out for walk in walks}
     streams = merge(*(walk.rows() for walk in walks), key=lambda row: row.base_offset)
     ends = {log.node: _FAR for log in logs}
     starts = {log.node: log.start_offset for log in logs}
-    for offset, group in groupby(streams, key=lambda row: row.base_offset):
+    whole = sum(segment.size for log in logs for segment in log.segments)
+    for number, (offset, group) in enumerate(groupby(streams, key=lambda row: row.base_offset)):
+        if number % _TICK_EVERY == 0:
+            tick(sum(node.bytes for node in survey.nodes.values()), whole)
         rows = list(group)
         if is_odd(offset, rows, starts, ends):
             keep_odd(survey, rows)

@@ -5,8 +5,10 @@ alone break is told by shard 0. Rows are sorted within their shard, never over a
 """
 
 import json
+import pickle
 import zlib
-from collections.abc import Iterator, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -15,9 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kraftpy.audit.judge import COUNTING
-from kraftpy.audit.kafka.decoding import UnknownRecord, decode_value
+from kraftpy.audit.kafka.decoding import known_record
 from kraftpy.audit.kernel.replayer import Suspects
-from kraftpy.audit.lanes import Lane, Place, Task
+from kraftpy.audit.lanes import Ended, Lane, Place, Task
 from kraftpy.audit.rules.rule import Violation as Broken
 from kraftpy.audit.snapshots import snapshot_bytes
 from kraftpy.audit.source.chunks import chunks
@@ -111,16 +113,15 @@ def judge_rows(judging: Judging, batches: Iterator[Any]) -> Iterator[Any]:
         found: list[Broken] = []
         lane = _lane(judging, shard, found)
         for place, records in groupby(rows, key=lambda row: row[2:5]):
-            decoded = [(row[1], decode_value(row[5], row[1])) for row in records]
-            known = [(at, each) for at, each in decoded if not isinstance(each, UnknownRecord)]
-            lane.batch(Place(*place), known)
+            decoded = [(row[1], known_record(row[5], row[1])) for row in records]
+            lane.batch(Place(*place), [(at, each) for at, each in decoded if each is not None])
             if len(found) >= _FOUND_AT_ONCE:
                 yield _told(judging, shard, found)
                 found.clear()
         lane.finish()
         yield _told(judging, shard, found)
         if shard == 0:
-            yield _looked(lane)
+            yield _looked(lane, judging.task)
 
 
 def _rows(batches: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
@@ -153,8 +154,17 @@ def _told(judging: Judging, shard: int, found: Sequence[Broken]) -> Any:
     return pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
 
 
-def _looked(lane: Lane) -> Any:
-    told = {"entities": lane.looked.entities, "unchecked": lane.looked.unchecked}
+def _looked(lane: Lane, task: Task) -> Any:
+    told: dict[str, Any] = {"entities": lane.looked.entities, "unchecked": lane.looked.unchecked}
+    if task.keeps_end:
+        told["ended"] = b64encode(pickle.dumps(lane.ended(None))).decode()
     row: dict[str, Any] = dict.fromkeys(arrow_schema().names)
     row |= {"rule": LOOKED, "actual": json.dumps(told)}
     return pa.RecordBatch.from_pylist([row], schema=arrow_schema())
+
+
+def ended_of(told: Mapping[str, Any]) -> Ended | None:
+    """Where the lane of shard 0 ended, but for partitions."""
+    ended = told.get("ended")
+    found: Ended | None = None if ended is None else pickle.loads(b64decode(ended))
+    return found

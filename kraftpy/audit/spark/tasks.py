@@ -6,13 +6,16 @@ travels by pickle between our own processes, as Spark's own rows and functions d
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+RESULTS: Final = "number int, kind string, data binary"
+_SCHEMA: Final = pa.schema([("number", pa.int32()), ("kind", pa.string()), ("data", pa.binary())])
 
 
 def spread(
@@ -34,16 +37,20 @@ def spread(
     return numbers.mapInArrow(run, schema)
 
 
+def result(number: int, kind: str, data: bytes) -> Any:
+    """One row of RESULTS."""
+    return pa.RecordBatch.from_pydict(
+        {"number": [number], "kind": [kind], "data": [data]}, schema=_SCHEMA
+    )
+
+
 def results(spark: SparkSession, things: Sequence[T], work: Callable[[T], R]) -> list[R]:
     """What `work` makes of each thing, in their order. Each result must be small."""
 
     def pickled(numbered: tuple[int, T]) -> Iterator[Any]:
         number, thing = numbered
-        yield pa.RecordBatch.from_pydict(
-            {"number": [number], "result": [pickle.dumps(work(thing))]},
-            schema=pa.schema([("number", pa.int32()), ("result", pa.binary())]),
-        )
+        yield result(number, "", pickle.dumps(work(thing)))
 
-    table = spread(spark, list(enumerate(things)), pickled, "number int, result binary")
+    table = spread(spark, list(enumerate(things)), pickled, RESULTS)
     rows = sorted(table.collect(), key=lambda row: int(row["number"]))
-    return [pickle.loads(row["result"]) for row in rows]
+    return [pickle.loads(row["data"]) for row in rows]

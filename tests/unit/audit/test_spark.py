@@ -8,13 +8,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kraftpy.audit.local import Options, audit
+from kraftpy.audit.local import CHUNKED, SCREENED, SHARDED, WHOLE, Options, audit
+from kraftpy.audit.state import STATE_FILE
+from kraftpy.audit.state import audit as audit_with_state
 from kraftpy.audit.violations import AuditResult
+from kraftpy.cli import spark_audit
 from kraftpy.cli.java import require_java
 from kraftpy.errors import ConfigError
 from kraftpy.metadata_log import EMPTY, replay_batch
@@ -26,36 +31,33 @@ from tests.unit.audit import cluster_logs, partition_logs, placement_logs
 from tests.unit.audit.cases import BREAKING
 from tests.unit.audit.log_files import batch, batches_of, leader, write_segment
 from tests.unit.audit.logs import Log, cluster, ids, new_partition, topic
+from tests.unit.audit.test_stretches import busy_log
 
-pytest.importorskip("pyspark", reason="the Spark engine needs the audit extra")
+pyspark = pytest.importorskip("pyspark", reason="the Spark engine needs the audit extra")
 LOADED = (partition_logs, placement_logs, cluster_logs)
 # One of each kind of check; all of them are compared without Spark (test_engines.py).
 CASES = {30, 35}
+ODD = {"three-nodes", "lost-range", "torn"}
 
+# Reads jobs, one per line: the log, how its replay is cut, and the state to go on from.
 PROGRAM = """
 import json, sys
 from kraftpy.audit.local import Options
 from kraftpy.audit.spark.pipeline import audit
 from kraftpy.audit.spark.session import new_session
+from tests.unit.audit.test_spark import told
 
 spark = new_session("local[2]")
-told = {}
-for name in json.load(sys.stdin):
-    result = audit(spark, [name], Options(split_bytes=4096, shards=3))
-    told[name] = {
-        "rows": [str(each) for each in result.violations],
-        "secondary": sum(result.secondary.values()),
-        "looked_at": result.looked_at,
-        "unchecked": sorted(map(list, result.unchecked)),
-        "records": result.records,
-        "exit_code": int(result.exit_code),
-    }
+results = []
+for path, replay, state in json.loads(sys.argv[2]):
+    options = Options(split_bytes=4096, shards=3, replay=replay)
+    results.append(told(audit(spark, [path], options, state)))
 tables = {}
 for table in ("batches", "control", "records", "sharded", "snapshots"):
     reader = spark.read.format("kraft_log").option("table", table).option("split_mb", "0.004")
     tables[table] = reader.load(sys.argv[1]).count()
 spark.stop()
-print("RESULT", json.dumps({"told": told, "tables": tables}))
+print("RESULT", json.dumps({"results": results, "tables": tables}))
 """
 
 
@@ -126,15 +128,15 @@ def told(result: AuditResult) -> dict[str, object]:
     }
 
 
-def test_spark_tells_what_the_local_engine_tells(tmp_path: Path) -> None:
+def run_spark(tables: Path, jobs: Sequence[tuple[Path, str, Path | None]]) -> Any:
+    """What Spark tells of each job, and the sizes of tables."""
     try:
         require_java()
     except ConfigError as missing:
         pytest.skip(str(missing))
-    directories = [str(each) for each in write_all(tmp_path)]
+    given = [(str(log), replay, state and str(state)) for log, replay, state in jobs]
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "three-nodes")],
-        input=json.dumps(directories),
+        [sys.executable, "-c", PROGRAM, str(tables), json.dumps(given)],
         capture_output=True,
         text=True,
         check=False,
@@ -142,13 +144,77 @@ def test_spark_tells_what_the_local_engine_tells(tmp_path: Path) -> None:
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
     assert "RESULT" in done.stdout, done.stderr[-3000:]
-    found = json.loads(done.stdout.split("RESULT", 1)[1])
-    for directory in directories:
-        for mode in ("whole", "screened"):
-            expected = json.loads(json.dumps(told(audit([directory], Options(mode=mode)))))
-            assert found["told"][directory] == expected, (directory, mode)
+    return json.loads(done.stdout.split("RESULT", 1)[1])
+
+
+def as_json(result: AuditResult) -> Any:
+    return json.loads(json.dumps(told(result)))
+
+
+def test_spark_tells_what_the_local_engine_tells(tmp_path: Path) -> None:
+    """However it cuts the replay, and if it goes on from either engine's state."""
+    logs = write_all(tmp_path / "logs")
+    batches = batches_of(busy_log(1))
+    begun, whole = tmp_path / "begun", tmp_path / "whole"
+    states = [tmp_path / f"state-{number}" for number in range(3)]
+    write_begun(begun, batches, states[2])
+    write_segment(whole, batches)
+    jobs: list[tuple[Path, str, Path | None]] = [(log, SHARDED, None) for log in logs]
+    jobs += [(log, CHUNKED, None) for log in logs if log.name in ODD]
+    going_on = [
+        (begun, SHARDED, states[0]),
+        (whole, CHUNKED, states[0]),
+        (begun, CHUNKED, states[1]),
+        (whole, SHARDED, states[2]),
+    ]
+    found = run_spark(tmp_path / "logs" / "three-nodes", [*jobs, *going_on])
+    for number, (log, replay, _) in enumerate([*jobs, *going_on]):
+        for mode in (WHOLE, SCREENED):
+            expected = as_json(audit([str(log)], Options(mode=mode)))
+            assert found["results"][number] == expected, (log, replay, mode)
+    offsets = [json.loads((each / STATE_FILE).read_text())["offset"] for each in states]
+    assert offsets == [len_of(whole), len_of(begun), len_of(whole)]
+    gone_on = audit_with_state([str(whole)], Options(), str(states[1]))
+    assert as_json(gone_on) == as_json(audit([str(whole)]))
     assert found["tables"]["sharded"] == 1
     assert all(count > 0 for count in found["tables"].values())
+
+
+def test_spark_submit_runs_the_audit(tmp_path: Path) -> None:
+    """Its exit code and rows are the command's; what spark-submit sets is heeded."""
+    three_nodes(tmp_path)
+    try:
+        require_java()
+    except ConfigError as missing:
+        pytest.skip(str(missing))
+    home = Path(pyspark.__file__).parent
+    flags = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=2"]
+    done = subprocess.run(
+        [home / "bin" / "spark-submit", *flags, spark_audit.__file__, str(tmp_path), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        env={**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
+    )
+    assert done.returncode == 1, done.stderr[-3000:]
+    told = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    local = audit([str(tmp_path)])
+    assert told["engine"] == "spark"
+    assert told["found"] == [str(each) for each in local.violations]
+
+
+def write_begun(place: Path, batches: Sequence[bytes], state: Path) -> None:
+    """About half of a log, and what the local engine keeps of it: it ends in no transaction."""
+    for count in range(len(batches) // 2, 0, -1):
+        write_segment(place, batches[:count])
+        audit_with_state([str(place)], Options(), str(state))
+        if (state / STATE_FILE).exists():
+            return
+
+
+def len_of(place: Path) -> int:
+    return audit([str(place)]).nodes[0].end_offset
 
 
 def test_the_local_engine_tells_the_same_whole_and_screened(tmp_path: Path) -> None:

@@ -1,0 +1,6 @@
+"""The rules as plain SQL over the tables of `kraft_log`: an oracle for the other engines."""
+
+from kraftpy.audit.catalyst.engine import audit
+from kraftpy.audit.catalyst.undecided import DECIDED, UNDECIDED
+
+__all__ = ["DECIDED", "UNDECIDED", "audit"]

@@ -1,0 +1,1 @@
+"""For every rule a fault among a million good records: `make audit-proof`."""

@@ -1,0 +1,44 @@
+"""A million good records: batches of a healthy cluster, which faults are planted among."""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.audit_log import HealthyLog, LogWriter
+from kraftpy.storage.record_batch import read_header
+
+BROKERS, TOPICS, PER_TOPIC = 20, 100, 20
+_OFFSET = struct.Struct(">q")
+
+
+@dataclass(frozen=True)
+class Good:
+    """Batches of a healthy cluster: those before a fault, and those behind it."""
+
+    before: bytes
+    behind: bytes
+    offset: int  # Where the fault goes.
+    records: int
+    end_offset: int
+
+
+def good_records(records: int, directory: Path) -> Good:
+    writer = LogWriter([directory / "good"], 1 << 40)
+    cluster = HealthyLog(writer, brokers=BROKERS, topics=TOPICS, per_topic=PER_TOPIC)
+    cluster.run(records // 2)
+    offset = writer.end_offset
+    path = directory / "good" / f"{0:020d}.log"
+    size = path.stat().st_size
+    cluster.run(records)
+    data = path.read_bytes()
+    return Good(data[:size], data[size:], offset, writer.records, writer.end_offset)
+
+
+def shifted(data: bytes, by: int) -> bytes:
+    """The same batches, further on in the log: a batch's checksum does not cover its offset."""
+    moved, at = bytearray(data), 0
+    while at < len(moved):
+        header = read_header(moved, at)
+        _OFFSET.pack_into(moved, at, header.base_offset + by)
+        at += header.size
+    return bytes(moved)

@@ -9,6 +9,8 @@ from kraftpy.storage.record_batch import read_header
 
 BROKERS, TOPICS, PER_TOPIC = 20, 100, 20
 _OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_EPOCH_AT = 12
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,13 @@ def good_records(records: int, directory: Path) -> Good:
     return Good(data[:size], data[size:], offset, writer.records, writer.end_offset)
 
 
-def shifted(data: bytes, by: int) -> bytes:
-    """The same batches, further on in the log: a batch's checksum does not cover its offset."""
+def shifted(data: bytes, by: int, epoch: int | None = None) -> bytes:
+    """The same batches, further on in the log: checksums cover neither offset nor epoch."""
     moved, at = bytearray(data), 0
     while at < len(moved):
         header = read_header(moved, at)
         _OFFSET.pack_into(moved, at, header.base_offset + by)
+        if epoch is not None:
+            _EPOCH.pack_into(moved, at + _EPOCH_AT, epoch)
         at += header.size
     return bytes(moved)

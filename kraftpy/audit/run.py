@@ -34,6 +34,7 @@ from kraftpy.storage.file_layer import FileLayer
 
 LOCAL: Final = "local"
 SPARK: Final = "spark"
+CATALYST: Final = "catalyst"
 _LOST_SHOWN_MAX: Final = 5
 
 
@@ -71,7 +72,8 @@ def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
         for node in result.nodes
     ]
     ends = [(node.node, node.end_offset) for node in result.nodes]
-    _add(result, check_notes(notes, ends, _unclean(files, result, notes)), asked)
+    if asked.engine != CATALYST:  # It has judged them by itself.
+        _add(result, check_notes(notes, ends, _unclean(files, result, notes)), asked)
     if (asked.with_data or asked.history is not None) and result.records:
         asked.progress("data", 0, 0)
         acks = [ack for each in notes for ack in each.acks]
@@ -96,6 +98,8 @@ def _lost(result: AuditResult) -> list[str]:
 def _engine(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
     if asked.engine == LOCAL:
         return audit_locally if asked.state is None else _incremental(asked.state)
+    if asked.engine == CATALYST:
+        return _oracle(asked)
     if asked.state is not None:
         raise ConfigError("--state goes with --engine local: Spark reads everything each time")
     try:
@@ -111,6 +115,28 @@ def _engine(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
         spark = session.new_session(asked.master, dict(asked.conf))
         try:
             found: AuditResult = pipeline.audit(spark, paths, options)
+        finally:
+            spark.stop()
+        return found
+
+    return run
+
+
+def _oracle(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
+    """The rules as SQL, for small logs."""
+    if asked.state is not None:
+        raise ConfigError("--state does not go with --engine catalyst: it reads everything")
+    try:
+        engine: Any = importlib.import_module("kraftpy.audit.catalyst.engine")
+        session: Any = importlib.import_module("kraftpy.audit.spark.session")
+    except ImportError as error:
+        raise ConfigError(f"--engine catalyst needs {error.name}: install kraftpy[audit]") from None
+
+    def run(paths: list[str], options: Options) -> AuditResult:
+        asked.progress("starting Spark", 0, 0)
+        spark = session.new_session(asked.master, dict(asked.conf))
+        try:
+            found: AuditResult = engine.audit(spark, paths, options)
         finally:
             spark.stop()
         return found

@@ -85,18 +85,16 @@ def audit(
     spark: SparkSession,
     paths: Sequence[str],
     options: Options | None = None,
-    *,
-    force: bool = False,
 ) -> AuditResult:
     """Audit the metadata logs in `paths` as the other engines do, if they are small."""
     options = options or Options()
     result, logs = begin_result(options.run, NAME, find_logs(paths))
     result.mode = "whole"
     size = sum(log.size for log in logs)
-    if size > BYTES_MAX and not force:
+    if size > BYTES_MAX:
         result.problems.append(
             f"the logs have {size:,} bytes, and --engine catalyst is for {BYTES_MAX:,} at most: "
-            "use --engine spark, or --force"
+            "use --engine spark"
         )
         return result
     if not logs:

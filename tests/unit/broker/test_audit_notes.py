@@ -23,7 +23,9 @@ def partition(index: int, high_watermark: int = 5, is_leader: bool = True) -> An
         effective_min_isr=2,
     )
     log = SimpleNamespace(end_offset=9)
-    return SimpleNamespace(topic="t", topic_id=b"T" * 16, index=index, replica=replica, log=log, acked=(4, 3))
+    return SimpleNamespace(
+        topic="t", topic_id=b"T" * 16, index=index, replica=replica, log=log, acked=(4, 3)
+    )
 
 
 def broker_notes(directory: Path) -> BrokerNotes:

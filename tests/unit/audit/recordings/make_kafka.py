@@ -59,8 +59,8 @@ def record(asked: argparse.Namespace, target: Path) -> None:
         )
     command = "python -m tests.unit.audit.recordings.make_kafka " + " ".join(sys.argv[1:])
     (target / "README.md").write_text(
-        f"Apache Kafka {version()}, {asked.seconds:g} s of churn with seed {asked.seed}: {churn.kinds}\n\n"
-        f"    {command}\n"
+        f"Apache Kafka {version()}, {asked.seconds:g} s of churn with seed {asked.seed}: "
+        f"{churn.kinds}\n\n    {command}\n"
     )
     print(f"{target}: {total} bytes, {churn.kinds}")  # noqa: T201
 

@@ -19,8 +19,11 @@ from kraftpy.audit.local import Options, audit
 from kraftpy.audit.run import CATALYST, LOCAL, SPARK
 from kraftpy.audit.violations import AuditResult
 from kraftpy.clock import SystemClock
+from tests.audit_proof.good import good_records
+from tests.audit_proof.nodes import write_nodes
 from tests.audit_proof.proving import Engine, Proof, Prover
 
+ORACLE_RECORDS = 3000
 ENGINES = (LOCAL, SPARK, CATALYST)
 
 
@@ -41,7 +44,7 @@ def main(records: int, engines: tuple[str, ...]) -> None:
         if large:
             _prove(prover, proof, large)
         if CATALYST in wanted:
-            proof.wrong += _compare(Path(temporary) / "cases")
+            proof.wrong += _compare(Path(temporary) / "oracle")
     wrong = [*proof.wrong, *proof.silent()]
     for line in wrong:
         click.echo(line)
@@ -86,20 +89,23 @@ def with_session(work: Callable[[object], None]) -> None:
 
 
 def _compare(directory: Path) -> list[str]:
-    """The oracle against the local engine, case by case."""
+    """The oracle against the local engine, case by case, and against what nodes.py planted."""
     from tests.audit_proof.oracle import differences, distinct_cases, local_rows, oracle_rows
 
     cases = distinct_cases()
-    ours = local_rows(cases, directory)
+    ours = local_rows(cases, directory / "cases")
+    quorum = write_nodes(good_records(ORACLE_RECORDS, directory), directory / "nodes")
     wrong: list[str] = []
 
     def compare(session: object) -> None:
-        wrong.extend(differences(ours, oracle_rows(session, cases, directory)))
+        theirs, of_nodes = oracle_rows(session, cases, directory / "cases", quorum)
+        wrong.extend(differences(ours, theirs))
+        wrong.extend(f"nodes: {each} of one only" for each in sorted(of_nodes ^ quorum.due))
 
     with_session(compare)
-    rows = sum(len(each) for each in ours.values())
+    rows = sum(len(each) for each in ours.values()) + len(quorum.due)
     verdict = f"{len(wrong)} lines of difference" if wrong else "equal, row by row"
-    click.echo(f"catalyst {len(cases)} logs, {rows} rows of the local engine: {verdict}")
+    click.echo(f"catalyst {len(cases) + 1} logs, {rows} rows are due: {verdict}")
     return [f"catalyst, {line}" for line in wrong]
 
 

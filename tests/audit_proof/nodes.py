@@ -36,6 +36,7 @@ class NodesPlot:
     directory: Path
     due: frozenset[Found]
     records: int
+    watermarks: dict[int, int]  # What each node noted.
 
 
 class Quorum:
@@ -46,6 +47,7 @@ class Quorum:
         self.batches: dict[int, list[bytes]] = {node: [good.before] for node in NODES}
         self.ends: dict[int, int] = {}  # Of those that were cut.
         self.due: set[Found] = set()
+        self.watermarks: dict[int, int] = {}
 
     def write(self, data: bytes, others: dict[int, bytes | None] | None = None) -> int:
         """A batch on every node, but for those that have another one, or none. Its offset."""
@@ -183,6 +185,7 @@ def _noted(log: Quorum, topic_id: TopicId) -> dict[int, Notes]:
         # Node 3 knows one more than it has.
         end = log.ends.get(node, log.end_offset - 1) + 1
         known[node].note("high_watermark", offset=end, epoch=8)
+        log.watermarks[node] = end
     log.tell(48, 3, log.ends[3])
     log.tell(47, 3, log.ends[3])
     known[1].note("vote", epoch=GOOD_NOTES - 1, voted=2)
@@ -219,7 +222,7 @@ def write_nodes(good: Good, directory: Path) -> NodesPlot:
         (place / "meta.properties").write_text(f"version=1\nnode.id={node}\n")
         notes.write(place)
     _write_snapshots(log, image, directory)
-    return NodesPlot(directory, frozenset(log.due), good.records)
+    return NodesPlot(directory, frozenset(log.due), good.records, log.watermarks)
 
 
 def _write_snapshots(log: Quorum, image: ClusterImage, directory: Path) -> None:

@@ -1,7 +1,8 @@
 """The Catalyst oracle beside the local engine: the same rows for the same small logs.
 
-Every case of the rule book is a log of its own. The oracle replays them all at once, each as a
-cluster of its own, since planning its SQL costs far more than running it.
+Every case of the rule book is a log of its own, and three nodes have all that is wrong with logs
+and notes (nodes.py). The oracle replays them all at once, each as a cluster of its own, since
+planning its SQL costs far more than running it.
 """
 
 from collections import defaultdict
@@ -15,10 +16,12 @@ from kraftpy.audit.local import WHOLE, Options, audit
 from kraftpy.audit.rules.rule import KAFKA_DEFAULTS
 from kraftpy.audit.source.directories import find_logs
 from kraftpy.audit.violations import CLUSTER
+from tests.audit_proof.nodes import NODES, Found, NodesPlot
 from tests.unit.audit import cluster_logs, partition_logs, placement_logs
 from tests.unit.audit.cases import BREAKING, KEEPING, Case
 from tests.unit.audit.log_files import batches_of, evidence_of, write_segment
 
+FIRST = 1000  # The node of the first case: those below are nodes of one cluster.
 LOADED = (partition_logs, placement_logs, cluster_logs)
 
 
@@ -44,7 +47,7 @@ def local_rows(cases: Sequence[Case], directory: Path) -> dict[str, set[Row]]:
     told = {}
     for number, case in enumerate(cases):
         log = case.write()
-        place = directory / f"case{number}"
+        place = directory / f"case{FIRST + number}"
         write_segment(place, batches_of(log))
         result = audit([str(place)], Options(mode=WHOLE, evidence=evidence_of(log)))
         told[case.name] = {
@@ -63,32 +66,39 @@ def local_rows(cases: Sequence[Case], directory: Path) -> dict[str, set[Row]]:
     return told
 
 
-def oracle_rows(session: Any, cases: Sequence[Case], directory: Path) -> dict[str, set[Row]]:
-    """What the oracle tells of each; `local_rows` has written them."""
-    logs = find_logs([str(directory)]).logs
+def oracle_rows(
+    session: Any, cases: Sequence[Case], directory: Path, quorum: NodesPlot
+) -> tuple[dict[str, set[Row]], set[Found]]:
+    """What the oracle tells of each, and of three nodes that are a cluster, too; the cases were
+    written by `local_rows`."""
+    paths = [str(quorum.directory), str(directory)]
+    logs = find_logs(paths).logs
+    clusters = {log.node: log.node for log in logs} | dict.fromkeys(NODES, NODES[0])
+    evidence = {FIRST + n: evidence_of(case.write()) for n, case in enumerate(cases)}
     given = Given(
-        paths=[str(directory)],
+        paths=paths,
         logs=logs,
-        clusters={log.node: log.node for log in logs},
-        evidence={number: evidence_of(case.write()) for number, case in enumerate(cases)},
+        clusters=clusters,
+        evidence=evidence,
+        watermarks=quorum.watermarks,
         defaults=KAFKA_DEFAULTS,
     )
     judge(session, given)
     told: dict[int, set[Row]] = defaultdict(set)
+    of_nodes = set()
     for row in found(session).collect():
-        told[row.log].add(
-            Row(
-                row.rule,
-                row.offset,
-                row.epoch,
-                row.node == CLUSTER,
-                row.topic,
-                row.topic_id,
-                row.partition,
-                row.broker,
-            )
-        )
-    return {case.name: told[number] for number, case in enumerate(cases)}
+        if row.log == NODES[0]:
+            of_nodes.add((f"A{row.rule}", row.node, row.offset))
+        else:
+            told[row.log].add(row_of(row))
+    return {case.name: told[FIRST + n] for n, case in enumerate(cases)}, of_nodes
+
+
+def row_of(row: Any) -> Row:
+    """Of Spark's."""
+    is_cluster = row.node == CLUSTER
+    place = row.topic, row.topic_id, row.partition, row.broker
+    return Row(row.rule, row.offset, row.epoch, is_cluster, *place)
 
 
 def differences(ours: Mapping[str, set[Row]], theirs: Mapping[str, set[Row]]) -> Iterator[str]:

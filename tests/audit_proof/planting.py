@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from bench.audit_log import EPOCH
+from bench.audit_log import EPOCH, FEATURES
 from kraftpy.audit.rules import Evidence, IsrRequest
 from kraftpy.audit.rules.rule import NO_EVIDENCE
 from kraftpy.audit.rules.view import ELR_FEATURE
@@ -34,6 +34,7 @@ FIRST_BROKER, BROKERS_EACH = 1000, 20
 PRODUCER_IDS_EACH = 10_000
 NEWEST_VERSION = 30  # Of the metadata, as far as the cases' brokers go.
 _TOLD_AGAIN = 25
+_SUPPORTED = {each.name for each in FEATURES}  # By good brokers.
 _IDS = {
     "broker_id",
     "id",
@@ -235,8 +236,11 @@ class Planter:
         if case.rule == _TOLD_AGAIN:
             removal = r.RemoveTopicRecord(topic_id=ORDERS)
             self.batch([renaming.record(removal)], self.end_offset)
-        if any(each.name == r.METADATA_VERSION for _, each in _features(case)):
-            self.batch([level(r.METADATA_VERSION, NEWEST_VERSION)], self.end_offset)
+        for name in {each.name for _, each in _features(case)}:
+            if name == r.METADATA_VERSION:
+                self.batch([level(name, NEWEST_VERSION)], self.end_offset)
+            elif name not in _SUPPORTED:
+                self.batch([level(name, 0)], self.end_offset)
 
 
 def write_plot(name: str, cases: Sequence[Case], good: Good, directory: Path) -> Plot:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from kraftpy.audit.assembly import begin_result
+from kraftpy.audit.assembly import begin_result, is_kafka_log
 from kraftpy.audit.catalyst import (
     brokers,
     changes,
@@ -25,12 +25,14 @@ from kraftpy.audit.catalyst import (
 )
 from kraftpy.audit.catalyst.reading import SNAPSHOT_LOG, Given, Reader, keep
 from kraftpy.audit.catalyst.summary import summarize
-from kraftpy.audit.catalyst.undecided import UNDECIDED
+from kraftpy.audit.catalyst.undecided import UNDECIDED, UNDECIDED_OF_KAFKA
 from kraftpy.audit.catalyst.words import define_words, violations
 from kraftpy.audit.local import Options
 from kraftpy.audit.registering import register
 from kraftpy.audit.rules.book import RULES
-from kraftpy.audit.source.directories import find_logs
+from kraftpy.audit.source.directories import LogDirectory, find_logs
+from kraftpy.audit.source.pieces import plan_replay
+from kraftpy.audit.source.survey import survey_logs
 from kraftpy.audit.violations import CLUSTER, AuditResult, Unchecked, Violation
 
 NAME: Final = "catalyst"
@@ -112,15 +114,25 @@ def audit(
     reader = judge(spark, given)
     for each in reader.unchecked:
         result.skip(each)
-    lost = summarize(spark, result, logs)
+    undecided = UNDECIDED | (UNDECIDED_OF_KAFKA if _is_kafka(logs) else {})
+    lost = summarize(spark, result, logs, undecided)
     rows = [_row(row.asDict(), options.run, lost) for row in found(spark).collect()]
-    wanted = [row for row in rows if options.rules is None or row.rule in options.rules]
+    wanted = [
+        row
+        for row in rows
+        if row.number not in undecided and (options.rules is None or row.rule in options.rules)
+    ]
     result.add(sorted(wanted, key=lambda each: each.sort_key))
-    for number, reason in UNDECIDED.items():
+    for number, reason in undecided.items():
         result.skip(Unchecked("rule", CLUSTER, -1, -1, 0, f"A{number} is not decided: {reason}"))
     result.sort()
     result.timings["judge"] = result.timings["all"] = (clock.monotonic_ms() - began) / 1000
     return result
+
+
+def _is_kafka(logs: Sequence[LogDirectory]) -> bool:
+    plan = plan_replay(survey_logs(logs), logs)
+    return plan is not None and is_kafka_log(plan)
 
 
 def judge(session: SparkSession, given: Given) -> Reader:

@@ -24,6 +24,7 @@ from kraftpy.metadata_log.control_records import ControlRecord, LeaderChange, Vo
 
 ODD_MAX: Final = 100_000  # Rows that an engine keeps because nodes differ there.
 _FAR: Final = (1 << 63) - 1
+_CONTIGUOUS: Final = 38
 
 
 class SurveyRow(NamedTuple):
@@ -308,7 +309,9 @@ def judge_survey(
     firsts = [row for node in nodes for row in node.firsts.values()]
     for node in nodes:
         for seam in node.seams:
-            yield from node_logs.batches_are_contiguous(seam)
+            found = node_logs.batches_are_contiguous(seam)
+            # What lies there and cannot be read is told as damage, and is no gap.
+            yield from (each for each in found if not (_is_gap(each) and _over_damage(node, *seam)))
     yield from node_logs.epochs_begin_with_their_leader(firsts, leaders)
     voters = [row for node in nodes for row in node.voters]
     yield from node_logs.voters_change_one_at_a_time(voters, leaders, {})
@@ -327,6 +330,14 @@ def judge_survey(
         SnapshotRow(log.node, s.end_offset, s.epoch) for log in logs for s in log.snapshots
     ]
     yield from node_logs.logs_begin_at_a_snapshot(ends, snapshots)
+
+
+def _is_gap(broken: Violation) -> bool:
+    return broken.rule.number == _CONTIGUOUS
+
+
+def _over_damage(node: NodeSurvey, last: BatchRow, row: BatchRow) -> bool:
+    return any(last.end_offset <= each.base_offset < row.base_offset for each in node.damaged)
 
 
 def _base(row: BatchRow) -> int:

@@ -1,0 +1,160 @@
+"""The oracle tells what the local engine tells, of every rule that it decides; what is no log is a
+line for every engine.
+
+It runs in a process of its own, as Spark leaves threads behind: one session, all logs at once. A
+rule that is spoilt on purpose is seen, so the comparison can fail.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the oracle needs the audit extra")
+
+from kraftpy.audit.catalyst import DECIDED, UNDECIDED, UNDECIDED_OF_KAFKA
+from kraftpy.audit.local import Options, audit
+from kraftpy.audit.rules import RULES
+from kraftpy.cli.java import require_java
+from kraftpy.errors import ConfigError
+from tests.audit_proof.good import good_records
+from tests.audit_proof.nodes import NodesPlot, write_nodes
+from tests.audit_proof.oracle import Row, differences, distinct_cases, local_rows
+from tests.unit.audit.kafka_encoding import kafka_batches
+from tests.unit.audit.log_files import write_segment
+from tests.unit.audit.logs import cluster
+
+GOOD_RECORDS = 300
+SPOILT = 2  # The rule of which one condition is turned round.
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from kraftpy.audit.catalyst import changes
+from kraftpy.audit.catalyst.engine import audit as by_oracle
+from kraftpy.audit.catalyst.words import Check, violations
+from kraftpy.audit.spark.pipeline import audit as by_spark
+from kraftpy.audit.spark.session import new_session
+from tests.audit_proof.nodes import NodesPlot
+from tests.audit_proof.oracle import distinct_cases, oracle_rows, row_of, FIRST
+
+place, marks, bad = json.load(sys.stdin)
+place = Path(place)
+spark = new_session("local[2]")
+quorum = NodesPlot(place / "nodes", frozenset(), 0, {int(k): v for k, v in marks.items()})
+cases = distinct_cases()
+told, of_nodes = oracle_rows(spark, cases, place / "cases", quorum)
+check = Check(2, "is_change and not within(old.isr, new.replicas)")
+spoilt = violations("partition_changes", [check], "to_json(new)", "topic_id, partition")
+spoilt = f"select *, -1 as node, '' as topic from ({spoilt})"
+lines = [cases[row.log - FIRST].name for row in spark.sql(spoilt).collect() if row.log >= FIRST]
+results = {}
+for path in bad:
+    engines = [by_spark] + ([by_oracle] if len(results) < 1 else [])
+    results[path] = [[list(r.problems), int(r.exit_code)] for r in (e(spark, [path]) for e in engines)]
+spark.stop()
+told = {name: [list(row) for row in rows] for name, rows in told.items()}
+print("RESULT", json.dumps([told, sorted(of_nodes), lines, results]))
+"""
+
+
+def bad_directories(directory: Path) -> list[str]:
+    """Empty, half-written, foreign, damaged, or not there at all."""
+    batches = kafka_batches(cluster())
+    whole, middle = b"".join(batches), batches[5][:-1] + bytes([batches[5][-1] ^ 0xFF])
+    contents = {
+        "corrupt": b"".join([*batches[:5], middle, *batches[6:]]),
+        "corrupt-from-the-start": bytes([0xFF]) * 100 + whole[100:],
+        "empty-segment": b"",
+        "half-a-header": whole[:30],
+        "noise": bytes(range(256)) * 16,
+        "zeros": bytes(4096),
+        "truncated": whole[:-40],
+    }
+    for name, data in contents.items():
+        write_segment(directory / name, [data])
+    (directory / "empty").mkdir()
+    (directory / "foreign").mkdir()
+    (directory / "foreign" / "notes.txt").write_text("hello")
+    (directory / "a-file").write_text("hello")
+    return [str(directory / name) for name in (*contents, "empty", "foreign", "a-file", "missing")]
+
+
+class Told:
+    """What one process with a session told, and what it is held against."""
+
+    def __init__(self, directory: Path) -> None:
+        (directory / "bad").mkdir()
+        self.bad = bad_directories(directory / "bad")
+        self.ours = local_rows(distinct_cases(), directory / "cases")
+        good = good_records(GOOD_RECORDS, directory)
+        self.quorum: NodesPlot = write_nodes(good, directory / "nodes")
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            input=json.dumps([str(directory), self.quorum.watermarks, self.bad]),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=900,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        )
+        assert "RESULT" in done.stdout, done.stderr[-3000:]
+        found = json.loads(done.stdout.split("RESULT", 1)[1])
+        self.theirs = {name: {Row(*row) for row in rows} for name, rows in found[0].items()}
+        self.of_nodes = {tuple(row) for row in found[1]}
+        self.spoilt: set[str] = set(found[2])
+        self.results: dict[str, list[Any]] = found[3]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    try:
+        require_java()
+    except ConfigError as missing:
+        pytest.skip(str(missing))
+    return Told(tmp_path_factory.mktemp("oracle"))
+
+
+def test_the_oracle_tells_the_rows_of_the_local_engine(told: Told) -> None:
+    assert list(differences(told.ours, told.theirs)) == []
+    assert told.of_nodes == told.quorum.due
+
+
+def test_every_rule_that_it_decides_fires(told: Told) -> None:
+    fired = {row.rule for rows in told.theirs.values() for row in rows}
+    fired |= {int(code[1:]) for code, _, _ in told.of_nodes}
+    assert fired == DECIDED
+    assert len(DECIDED) == 54
+
+
+def test_a_rule_that_is_spoilt_is_seen(told: Told) -> None:
+    breaking = {name for name, rows in told.ours.items() if any(r.rule == SPOILT for r in rows)}
+    assert breaking
+    assert told.spoilt != breaking
+
+
+def test_a_row_that_only_one_of_them_tells_is_a_difference(told: Told) -> None:
+    name, rows = next((name, rows) for name, rows in told.ours.items() if rows)
+    assert len(list(differences({name: rows}, {name: set()}))) == len(rows)
+    assert len(list(differences({name: set()}, {name: rows}))) == len(rows)
+
+
+def test_what_is_no_log_is_a_line_for_every_engine(told: Told) -> None:
+    for path in told.bad:
+        local = audit([path], Options())
+        assert [list(local.problems), int(local.exit_code)] == told.results[path][0], path
+        for problems, code in told.results[path]:
+            # A log that ends within a batch may be in the writing.
+            assert code == (0 if path.endswith("/truncated") else 2), (path, problems)
+            assert len(problems) == (code == 2), path
+            assert all("\n" not in line for line in problems)
+
+
+def test_what_is_left_out_has_a_reason() -> None:
+    assert DECIDED | set(UNDECIDED) == set(RULES)
+    assert not DECIDED & set(UNDECIDED)
+    assert set(UNDECIDED_OF_KAFKA) < DECIDED
+    assert all({*UNDECIDED.values(), *UNDECIDED_OF_KAFKA.values()})

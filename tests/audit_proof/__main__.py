@@ -19,11 +19,8 @@ from kraftpy.audit.local import Options, audit
 from kraftpy.audit.run import CATALYST, LOCAL, SPARK
 from kraftpy.audit.violations import AuditResult
 from kraftpy.clock import SystemClock
-from tests.audit_proof.good import good_records
-from tests.audit_proof.nodes import write_nodes
 from tests.audit_proof.proving import Engine, Proof, Prover
 
-ORACLE_RECORDS = 3000
 ENGINES = (LOCAL, SPARK, CATALYST)
 
 
@@ -89,23 +86,23 @@ def with_session(work: Callable[[object], None]) -> None:
 
 
 def _compare(directory: Path) -> list[str]:
-    """The oracle against the local engine, case by case, and against what nodes.py planted."""
-    from tests.audit_proof.oracle import differences, distinct_cases, local_rows, oracle_rows
+    """The oracle against the local engine, row by row, and against what nodes.py planted."""
+    from tests.audit_proof.oracle import differences, local_rows, oracle_rows, write_small
 
-    cases = distinct_cases()
-    ours = local_rows(cases, directory / "cases")
-    quorum = write_nodes(good_records(ORACLE_RECORDS, directory), directory / "nodes")
+    small = write_small(directory)
+    ours = local_rows(small)
+    due = small.quorum.due
     wrong: list[str] = []
 
     def compare(session: object) -> None:
-        theirs, of_nodes = oracle_rows(session, cases, directory / "cases", quorum)
+        theirs, of_nodes = oracle_rows(session, small)
         wrong.extend(differences(ours, theirs))
-        wrong.extend(f"nodes: {each} of one only" for each in sorted(of_nodes ^ quorum.due))
+        wrong.extend(f"nodes: {each} of one only" for each in sorted(of_nodes ^ due))
 
     with_session(compare)
-    rows = sum(len(each) for each in ours.values()) + len(quorum.due)
+    rows = sum(len(each) for each in ours.values()) + len(due)
     verdict = f"{len(wrong)} lines of difference" if wrong else "equal, row by row"
-    click.echo(f"catalyst {len(cases) + 1} logs, {rows} rows are due: {verdict}")
+    click.echo(f"catalyst {len(ours) + 1} logs, {rows} rows are due: {verdict}")
     return [f"catalyst, {line}" for line in wrong]
 
 

@@ -187,7 +187,6 @@ def _noted(log: Quorum, topic_id: TopicId) -> dict[int, Notes]:
         known[node].note("high_watermark", offset=end, epoch=8)
         log.watermarks[node] = end
     log.tell(48, 3, log.ends[3])
-    log.tell(47, 3, log.ends[3])
     known[1].note("vote", epoch=GOOD_NOTES - 1, voted=2)
     log.tell(41, 1, 0)
     known[1].note("truncation", offset=5, high_watermark=9)

@@ -1,28 +1,29 @@
 """The Catalyst oracle beside the local engine: the same rows for the same small logs.
 
-Every case of the rule book is a log of its own, and three nodes have all that is wrong with logs
-and notes (nodes.py). The oracle replays them all at once, each as a cluster of its own, since
-planning its SQL costs far more than running it.
+The logs are those of planting.py, with few good records around the cases, and the three nodes of
+nodes.py. The oracle replays them all at once, each as a cluster of its own, since planning its SQL
+costs far more than running it.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kraftpy.audit.catalyst.engine import found, judge
 from kraftpy.audit.catalyst.reading import Given
-from kraftpy.audit.local import WHOLE, Options, audit
+from kraftpy.audit.local import WHOLE, EvidenceAt, Options, audit
 from kraftpy.audit.rules.rule import KAFKA_DEFAULTS
 from kraftpy.audit.source.directories import find_logs
 from kraftpy.audit.violations import CLUSTER
-from tests.audit_proof.nodes import NODES, Found, NodesPlot
-from tests.unit.audit import cluster_logs, partition_logs, placement_logs
-from tests.unit.audit.cases import BREAKING, KEEPING, Case
-from tests.unit.audit.log_files import batches_of, evidence_of, write_segment
+from tests.audit_proof.good import good_records
+from tests.audit_proof.nodes import NODES, NodesPlot, write_nodes
+from tests.audit_proof.nodes import Found as OfNodes
+from tests.audit_proof.planting import every_case, plots, write_plot
 
-FIRST = 1000  # The node of the first case: those below are nodes of one cluster.
-LOADED = (partition_logs, placement_logs, cluster_logs)
+GOOD_RECORDS = 300
+FIRST = 1000  # The node of the first log: those below are nodes of one cluster.
 
 
 class Row(NamedTuple):
@@ -31,26 +32,39 @@ class Row(NamedTuple):
     rule: int
     offset: int
     epoch: int
-    is_cluster: bool  # Or of the node, of which a case has one.
+    is_cluster: bool  # Or of the node, of which a log has one.
     topic: str | None
     topic_id: str | None
     partition: int | None
     broker: int | None
 
 
-def distinct_cases() -> list[Case]:
-    return list({case.name: case for case in (*KEEPING, *BREAKING)}.values())
+@dataclass(frozen=True)
+class Small:
+    """The logs, by name, and what lies beside them."""
+
+    directory: Path
+    evidence: dict[str, EvidenceAt]
+    quorum: NodesPlot
+
+    def log(self, name: str) -> str:
+        return str(self.directory / f"log{FIRST + list(self.evidence).index(name)}")
 
 
-def local_rows(cases: Sequence[Case], directory: Path) -> dict[str, set[Row]]:
-    """What the local engine tells of each."""
+def write_small(directory: Path) -> Small:
+    good = good_records(GOOD_RECORDS, directory / "good")
+    evidence: dict[str, EvidenceAt] = {}
+    for number, (name, cases) in enumerate(plots(every_case()).items(), FIRST):
+        evidence[name] = write_plot(name, cases, good, directory / f"log{number}").evidence
+    return Small(directory, evidence, write_nodes(good, directory / "nodes"))
+
+
+def local_rows(small: Small) -> dict[str, set[Row]]:
+    """What the local engine tells of each log."""
     told = {}
-    for number, case in enumerate(cases):
-        log = case.write()
-        place = directory / f"case{FIRST + number}"
-        write_segment(place, batches_of(log))
-        result = audit([str(place)], Options(mode=WHOLE, evidence=evidence_of(log)))
-        told[case.name] = {
+    for name, evidence in small.evidence.items():
+        result = audit([small.log(name)], Options(mode=WHOLE, evidence=evidence))
+        told[name] = {
             Row(
                 each.number,
                 each.offset,
@@ -66,21 +80,16 @@ def local_rows(cases: Sequence[Case], directory: Path) -> dict[str, set[Row]]:
     return told
 
 
-def oracle_rows(
-    session: Any, cases: Sequence[Case], directory: Path, quorum: NodesPlot
-) -> tuple[dict[str, set[Row]], set[Found]]:
-    """What the oracle tells of each, and of three nodes that are a cluster, too; the cases were
-    written by `local_rows`."""
-    paths = [str(quorum.directory), str(directory)]
+def oracle_rows(session: Any, small: Small) -> tuple[dict[str, set[Row]], set[OfNodes]]:
+    """What the oracle tells of each log, and of the three nodes."""
+    paths = [str(small.quorum.directory), *map(small.log, small.evidence)]
     logs = find_logs(paths).logs
-    clusters = {log.node: log.node for log in logs} | dict.fromkeys(NODES, NODES[0])
-    evidence = {FIRST + n: evidence_of(case.write()) for n, case in enumerate(cases)}
     given = Given(
         paths=paths,
         logs=logs,
-        clusters=clusters,
-        evidence=evidence,
-        watermarks=quorum.watermarks,
+        clusters={log.node: log.node for log in logs} | dict.fromkeys(NODES, NODES[0]),
+        evidence=dict(enumerate(small.evidence.values(), FIRST)),
+        watermarks=small.quorum.watermarks,
         defaults=KAFKA_DEFAULTS,
     )
     judge(session, given)
@@ -89,16 +98,10 @@ def oracle_rows(
     for row in found(session).collect():
         if row.log == NODES[0]:
             of_nodes.add((f"A{row.rule}", row.node, row.offset))
-        else:
-            told[row.log].add(row_of(row))
-    return {case.name: told[FIRST + n] for n, case in enumerate(cases)}, of_nodes
-
-
-def row_of(row: Any) -> Row:
-    """Of Spark's."""
-    is_cluster = row.node == CLUSTER
-    place = row.topic, row.topic_id, row.partition, row.broker
-    return Row(row.rule, row.offset, row.epoch, is_cluster, *place)
+            continue
+        place = row.topic, row.topic_id, row.partition, row.broker
+        told[row.log].add(Row(row.rule, row.offset, row.epoch, row.node == CLUSTER, *place))
+    return {name: told[number] for number, name in enumerate(small.evidence, FIRST)}, of_nodes
 
 
 def differences(ours: Mapping[str, set[Row]], theirs: Mapping[str, set[Row]]) -> Iterator[str]:

@@ -84,12 +84,13 @@ where base_offset < least(high_watermark, first.high_watermark)
 union all
 select o.log, 47, l.node, o.base_offset, o.epoch, 'none at this offset'
 from (
-  select b.log, b.base_offset, min_by(b.epoch, b.node) as epoch, max(l.high_watermark) as top,
-    collect_set(b.node) as nodes
+  select b.log, b.base_offset, min_by(b.epoch, b.node) as epoch,
+    max(least(l.high_watermark, l.end_offset)) as top, collect_set(b.node) as nodes
   from good_batches b join log_ends l on l.log = b.log and l.node = b.node
   group by b.log, b.base_offset) o
 join log_ends l on l.log = o.log
-where not array_contains(o.nodes, l.node) and o.base_offset < least(o.top, l.high_watermark)
+where not array_contains(o.nodes, l.node)
+  and o.base_offset < least(o.top, l.high_watermark, l.end_offset)
   and o.base_offset >= (select min(f.base_offset) from good_batches f
     where f.log = l.log and f.node = l.node)""",
     49: """

@@ -246,14 +246,20 @@ def survey_logs(logs: Sequence[LogDirectory]) -> Survey:
     survey = Survey()
     walks = [NodeWalk(log.node, log.start_offset, rows_of(log), _last_path(log)) for log in logs]
     survey.nodes = {walk.out.node: walk.out for walk in walks}
-    streams = merge(*(walk.rows() for walk in walks), key=lambda row: row.base_offset)
     ends = {log.node: _FAR for log in logs}
+    streams = merge(*(_until_end(walk, ends) for walk in walks), key=lambda row: row.base_offset)
     starts = {log.node: log.start_offset for log in logs}
     for offset, group in groupby(streams, key=lambda row: row.base_offset):
         rows = list(group)
         if is_odd(offset, rows, starts, ends):
             keep_odd(survey, rows)
     return survey
+
+
+def _until_end(walk: NodeWalk, ends: dict[int, int]) -> Iterator[SurveyRow]:
+    """Its rows; then nothing more is due of it."""
+    yield from walk.rows()
+    ends[walk.out.node] = walk.out.end_offset
 
 
 def _last_path(log: LogDirectory) -> str | None:

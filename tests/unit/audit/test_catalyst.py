@@ -21,14 +21,11 @@ from kraftpy.audit.local import Options, audit
 from kraftpy.audit.rules import RULES
 from kraftpy.cli.java import require_java
 from kraftpy.errors import ConfigError
-from tests.audit_proof.good import good_records
-from tests.audit_proof.nodes import NodesPlot, write_nodes
-from tests.audit_proof.oracle import Row, differences, distinct_cases, local_rows
+from tests.audit_proof.oracle import Row, differences, local_rows, write_small
 from tests.unit.audit.kafka_encoding import kafka_batches
 from tests.unit.audit.log_files import write_segment
 from tests.unit.audit.logs import cluster
 
-GOOD_RECORDS = 300
 SPOILT = 2  # The rule of which one condition is turned round.
 PROGRAM = """
 import json, sys
@@ -38,23 +35,19 @@ from kraftpy.audit.catalyst.engine import audit as by_oracle
 from kraftpy.audit.catalyst.words import Check, violations
 from kraftpy.audit.spark.pipeline import audit as by_spark
 from kraftpy.audit.spark.session import new_session
-from tests.audit_proof.nodes import NodesPlot
-from tests.audit_proof.oracle import distinct_cases, oracle_rows, row_of, FIRST
+from tests.audit_proof.oracle import FIRST, oracle_rows, write_small
 
-place, marks, bad = json.load(sys.stdin)
-place = Path(place)
+place, bad = json.load(sys.stdin)
+small = write_small(Path(place))
 spark = new_session("local[2]")
-quorum = NodesPlot(place / "nodes", frozenset(), 0, {int(k): v for k, v in marks.items()})
-cases = distinct_cases()
-told, of_nodes = oracle_rows(spark, cases, place / "cases", quorum)
+told, of_nodes = oracle_rows(spark, small)
 check = Check(2, "is_change and not within(old.isr, new.replicas)")
-spoilt = violations("partition_changes", [check], "to_json(new)", "topic_id, partition")
-spoilt = f"select *, -1 as node, '' as topic from ({spoilt})"
-lines = [cases[row.log - FIRST].name for row in spark.sql(spoilt).collect() if row.log >= FIRST]
+spoilt = spark.sql(violations("partition_changes", [check], "to_json(new)", "topic_id, partition"))
+lines = [[row.log - FIRST, row.offset] for row in spoilt.collect() if row.log >= FIRST]
 results = {}
 for path in bad:
-    engines = [by_spark] + ([by_oracle] if len(results) < 1 else [])
-    results[path] = [[list(r.problems), int(r.exit_code)] for r in (e(spark, [path]) for e in engines)]
+    found = [audit(spark, [path]) for audit in ([by_spark] if results else [by_spark, by_oracle])]
+    results[path] = [[list(each.problems), int(each.exit_code)] for each in found]
 spark.stop()
 told = {name: [list(row) for row in rows] for name, rows in told.items()}
 print("RESULT", json.dumps([told, sorted(of_nodes), lines, results]))
@@ -89,12 +82,9 @@ class Told:
     def __init__(self, directory: Path) -> None:
         (directory / "bad").mkdir()
         self.bad = bad_directories(directory / "bad")
-        self.ours = local_rows(distinct_cases(), directory / "cases")
-        good = good_records(GOOD_RECORDS, directory)
-        self.quorum: NodesPlot = write_nodes(good, directory / "nodes")
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM],
-            input=json.dumps([str(directory), self.quorum.watermarks, self.bad]),
+            input=json.dumps([str(directory / "oracle"), self.bad]),
             capture_output=True,
             text=True,
             check=False,
@@ -103,9 +93,13 @@ class Told:
         )
         assert "RESULT" in done.stdout, done.stderr[-3000:]
         found = json.loads(done.stdout.split("RESULT", 1)[1])
+        small = write_small(directory / "local")  # The same once more.
+        self.ours = local_rows(small)
+        self.of_nodes_due = small.quorum.due
         self.theirs = {name: {Row(*row) for row in rows} for name, rows in found[0].items()}
         self.of_nodes = {tuple(row) for row in found[1]}
-        self.spoilt: set[str] = set(found[2])
+        names = list(small.evidence)
+        self.spoilt = {(names[number], offset) for number, offset in found[2]}
         self.results: dict[str, list[Any]] = found[3]
 
 
@@ -120,7 +114,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 def test_the_oracle_tells_the_rows_of_the_local_engine(told: Told) -> None:
     assert list(differences(told.ours, told.theirs)) == []
-    assert told.of_nodes == told.quorum.due
+    assert told.of_nodes == told.of_nodes_due
 
 
 def test_every_rule_that_it_decides_fires(told: Told) -> None:
@@ -131,7 +125,9 @@ def test_every_rule_that_it_decides_fires(told: Told) -> None:
 
 
 def test_a_rule_that_is_spoilt_is_seen(told: Told) -> None:
-    breaking = {name for name, rows in told.ours.items() if any(r.rule == SPOILT for r in rows)}
+    breaking = {
+        (name, row.offset) for name, rows in told.ours.items() for row in rows if row.rule == SPOILT
+    }
     assert breaking
     assert told.spoilt != breaking
 

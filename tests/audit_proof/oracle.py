@@ -1,11 +1,10 @@
 """The Catalyst oracle beside the local engine: the same rows for the same small logs.
 
-The logs are those of planting.py, with few good records around the cases, and the three nodes of
-nodes.py. The oracle replays them all at once, each as a cluster of its own, since planning its SQL
-costs far more than running it.
+The logs are those of planting.py, with few good records around the cases, the three nodes of
+nodes.py, and recordings of Apache Kafka. The oracle replays them all at once, each as a cluster of
+its own, since planning its SQL costs far more than running it.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +12,20 @@ from typing import Any, NamedTuple
 
 from kraftpy.audit.catalyst.engine import found, judge
 from kraftpy.audit.catalyst.reading import Given
+from kraftpy.audit.catalyst.undecided import UNDECIDED_OF_KAFKA
 from kraftpy.audit.local import WHOLE, EvidenceAt, Options, audit
 from kraftpy.audit.rules.rule import KAFKA_DEFAULTS
 from kraftpy.audit.source.directories import find_logs
 from kraftpy.audit.violations import CLUSTER
 from tests.audit_proof.good import good_records
-from tests.audit_proof.nodes import NODES, NodesPlot, write_nodes
 from tests.audit_proof.nodes import Found as OfNodes
+from tests.audit_proof.nodes import NodesPlot, write_nodes
 from tests.audit_proof.planting import every_case, plots, write_plot
 
 GOOD_RECORDS = 300
-FIRST = 1000  # The node of the first log: those below are nodes of one cluster.
+RECORDINGS = Path(__file__).parents[1] / "unit" / "audit" / "recordings"
+RECORDED = ("kafka-4.3-careless", "kafka-4.3-churn")
+QUORUM = "nodes"
 
 
 class Row(NamedTuple):
@@ -41,29 +43,38 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Small:
-    """The logs, by name, and what lies beside them."""
+    """Clusters by name: where they are, and what lies beside them."""
 
-    directory: Path
+    paths: dict[str, str]
     evidence: dict[str, EvidenceAt]
     quorum: NodesPlot
 
-    def log(self, name: str) -> str:
-        return str(self.directory / f"log{FIRST + list(self.evidence).index(name)}")
+    @property
+    def names(self) -> list[str]:
+        """A cluster's number is its place among them."""
+        return list(self.paths)
 
 
 def write_small(directory: Path) -> Small:
     good = good_records(GOOD_RECORDS, directory / "good")
-    evidence: dict[str, EvidenceAt] = {}
-    for number, (name, cases) in enumerate(plots(every_case()).items(), FIRST):
-        evidence[name] = write_plot(name, cases, good, directory / f"log{number}").evidence
-    return Small(directory, evidence, write_nodes(good, directory / "nodes"))
+    quorum = write_nodes(good, directory / QUORUM)
+    paths, evidence = {QUORUM: str(quorum.directory)}, {}
+    for number, (name, cases) in enumerate(plots(every_case()).items()):
+        place = directory / f"log{number}"
+        evidence[name] = write_plot(name, cases, good, place).evidence
+        paths[name] = str(place)
+    paths |= {name: str(RECORDINGS / name) for name in RECORDED}
+    return Small(paths, evidence, quorum)
 
 
 def local_rows(small: Small) -> dict[str, set[Row]]:
-    """What the local engine tells of each log."""
-    told = {}
-    for name, evidence in small.evidence.items():
-        result = audit([small.log(name)], Options(mode=WHOLE, evidence=evidence))
+    """What the local engine tells of each, as far as the oracle decides it; of the nodes, what was
+    planted."""
+    told: dict[str, set[Row]] = {}
+    for name in small.names:
+        if name == QUORUM:
+            continue
+        result = audit([small.paths[name]], Options(mode=WHOLE, evidence=small.evidence.get(name)))
         told[name] = {
             Row(
                 each.number,
@@ -76,32 +87,38 @@ def local_rows(small: Small) -> dict[str, set[Row]]:
                 each.broker,
             )
             for each in result.violations
+            if name not in RECORDED or each.number not in UNDECIDED_OF_KAFKA
         }
     return told
 
 
 def oracle_rows(session: Any, small: Small) -> tuple[dict[str, set[Row]], set[OfNodes]]:
-    """What the oracle tells of each log, and of the three nodes."""
-    paths = [str(small.quorum.directory), *map(small.log, small.evidence)]
-    logs = find_logs(paths).logs
+    """What the oracle tells of each cluster, and of the three nodes."""
+    logs = find_logs(list(small.paths.values())).logs
+    places = {path: number for number, path in enumerate(small.paths.values())}
+    clusters = {
+        log.node: next(n for path, n in places.items() if f"{log.path}/".startswith(f"{path}/"))
+        for log in logs
+    }
     given = Given(
-        paths=paths,
+        paths=list(small.paths.values()),
         logs=logs,
-        clusters={log.node: log.node for log in logs} | dict.fromkeys(NODES, NODES[0]),
-        evidence=dict(enumerate(small.evidence.values(), FIRST)),
+        clusters=clusters,
+        evidence={small.names.index(name): known for name, known in small.evidence.items()},
         watermarks=small.quorum.watermarks,
         defaults=KAFKA_DEFAULTS,
     )
     judge(session, given)
-    told: dict[int, set[Row]] = defaultdict(set)
+    told: dict[str, set[Row]] = {name: set() for name in small.names if name != QUORUM}
     of_nodes = set()
     for row in found(session).collect():
-        if row.log == NODES[0]:
+        name = small.names[row.log]
+        if name == QUORUM:
             of_nodes.add((f"A{row.rule}", row.node, row.offset))
-            continue
-        place = row.topic, row.topic_id, row.partition, row.broker
-        told[row.log].add(Row(row.rule, row.offset, row.epoch, row.node == CLUSTER, *place))
-    return {name: told[number] for number, name in enumerate(small.evidence, FIRST)}, of_nodes
+        elif name not in RECORDED or row.rule not in UNDECIDED_OF_KAFKA:
+            place = row.topic, row.topic_id, row.partition, row.broker
+            told[name].add(Row(row.rule, row.offset, row.epoch, row.node == CLUSTER, *place))
+    return told, of_nodes
 
 
 def differences(ours: Mapping[str, set[Row]], theirs: Mapping[str, set[Row]]) -> Iterator[str]:

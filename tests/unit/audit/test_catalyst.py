@@ -16,11 +16,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the oracle needs the audit extra")
 
-from kraftpy.audit.catalyst import DECIDED, UNDECIDED, UNDECIDED_OF_KAFKA
+from kraftpy.audit.catalyst import DECIDED, UNDECIDED, UNDECIDED_OF_KAFKA, engine
 from kraftpy.audit.local import Options, audit
 from kraftpy.audit.rules import RULES
+from kraftpy.audit.run import CATALYST, Asked, run_audit
 from kraftpy.cli.java import require_java
 from kraftpy.errors import ConfigError
+from kraftpy.storage.file_layer import OsFiles
 from tests.audit_proof.oracle import Row, differences, local_rows, write_small
 from tests.unit.audit.kafka_encoding import kafka_batches
 from tests.unit.audit.log_files import write_segment
@@ -35,7 +37,7 @@ from kraftpy.audit.catalyst.engine import audit as by_oracle
 from kraftpy.audit.catalyst.words import Check, violations
 from kraftpy.audit.spark.pipeline import audit as by_spark
 from kraftpy.audit.spark.session import new_session
-from tests.audit_proof.oracle import FIRST, oracle_rows, write_small
+from tests.audit_proof.oracle import oracle_rows, write_small
 
 place, bad = json.load(sys.stdin)
 small = write_small(Path(place))
@@ -43,7 +45,7 @@ spark = new_session("local[2]")
 told, of_nodes = oracle_rows(spark, small)
 check = Check(2, "is_change and not within(old.isr, new.replicas)")
 spoilt = spark.sql(violations("partition_changes", [check], "to_json(new)", "topic_id, partition"))
-lines = [[row.log - FIRST, row.offset] for row in spoilt.collect() if row.log >= FIRST]
+lines = [[small.names[row.log], row.offset] for row in spoilt.collect()]
 results = {}
 for path in bad:
     found = [audit(spark, [path]) for audit in ([by_spark] if results else [by_spark, by_oracle])]
@@ -98,8 +100,7 @@ class Told:
         self.of_nodes_due = small.quorum.due
         self.theirs = {name: {Row(*row) for row in rows} for name, rows in found[0].items()}
         self.of_nodes = {tuple(row) for row in found[1]}
-        names = list(small.evidence)
-        self.spoilt = {(names[number], offset) for number, offset in found[2]}
+        self.spoilt = {tuple(each) for each in found[2]}
         self.results: dict[str, list[Any]] = found[3]
 
 
@@ -154,3 +155,22 @@ def test_what_is_left_out_has_a_reason() -> None:
     assert not DECIDED & set(UNDECIDED)
     assert set(UNDECIDED_OF_KAFKA) < DECIDED
     assert all({*UNDECIDED.values(), *UNDECIDED_OF_KAFKA.values()})
+
+
+def test_a_large_log_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segment(tmp_path, kafka_batches(cluster()))
+    monkeypatch.setattr(engine, "BYTES_MAX", 10)
+    result = engine.audit(Any, [str(tmp_path)])  # No session is asked for anything.
+    (line,) = result.problems
+    assert "use --engine spark" in line
+    assert int(result.exit_code) == 2
+
+
+def test_it_keeps_no_state(tmp_path: Path) -> None:
+    write_segment(tmp_path, kafka_batches(cluster()))
+    with pytest.raises(ConfigError, match="--state"):
+        run_audit(
+            OsFiles(), Asked(paths=[str(tmp_path)], run="t", engine=CATALYST, state=str(tmp_path))
+        )

@@ -23,6 +23,7 @@ SETTINGS = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "300",
     "replica.lag.time.max.ms": "2000",
+    "metadata.log.max.record.bytes.between.snapshots": "20000",  # So that some are looked at.
 }
 WAIT_S = 120
 SETTLE_S = 6

@@ -3,6 +3,7 @@
 How the recordings were made is in their README files.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,9 @@ def test_a_recording_of_a_healthy_cluster_is_clean() -> None:
     assert result.exit_code is ExitCode.CLEAN
     assert result.records > 300
     assert len(result.nodes) == 3
+    assert len({each.leader for each in result.controllers}) == 2  # It failed over, twice.
+    kinds = (r.TopicRecord, r.ConfigRecord, r.RemoveTopicRecord, r.RegisterBrokerRecord)
+    assert all(result.record_types[kind.API_KEY] > 3 for kind in kinds)
     looked = {code for code, count in result.looked_at.items() if count}
     assert {f"A{number}" for number in (*range(1, 38), 38, 39, 40, 43, 44, 45, 46, 50)} <= looked
 
@@ -81,6 +85,13 @@ def test_a_bug_that_directories_show_is_named(known: DirectoryBug, tmp_path: Pat
         else:
             assert shown(result) == []
             assert result.problems == []
+
+
+def test_the_docs_list_every_bug() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "audit.md").read_text()
+    for known in (*BUGS, *DIRECTORY_BUGS):
+        for number in re.findall(r"\d{3,}", known.number):
+            assert number in text, known.number
 
 
 @pytest.mark.parametrize("writer", [cluster, reassigned_to_124, lambda: cluster(elr=True)])

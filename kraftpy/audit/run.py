@@ -65,7 +65,8 @@ def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
         rules=asked.rules,
         progress=asked.progress,
     )
-    result = _engine(asked)(list(asked.paths), options)
+    engine = _oracle(asked) if asked.engine == CATALYST else _engine(asked)
+    result = engine(list(asked.paths), options)
     result.problems += _lost(result)
     result.nodes = [
         node if node.format else node._replace(format=log_format(files, node.path))
@@ -98,8 +99,6 @@ def _lost(result: AuditResult) -> list[str]:
 def _engine(asked: Asked) -> Callable[[list[str], Options], AuditResult]:
     if asked.engine == LOCAL:
         return audit_locally if asked.state is None else _incremental(asked.state)
-    if asked.engine == CATALYST:
-        return _oracle(asked)
     if asked.state is not None:
         raise ConfigError("--state goes with --engine local: Spark reads everything each time")
     try:

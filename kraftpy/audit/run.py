@@ -67,7 +67,7 @@ def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
     )
     engine = _oracle(asked) if asked.engine == CATALYST else _engine(asked)
     result = engine(list(asked.paths), options)
-    result.problems += _lost(result)
+    result.problems += lost_ranges(result)
     result.nodes = [
         node if node.format else node._replace(format=log_format(files, node.path))
         for node in result.nodes
@@ -85,7 +85,7 @@ def run_audit(files: FileLayer, asked: Asked) -> AuditResult:
     return result
 
 
-def _lost(result: AuditResult) -> list[str]:
+def lost_ranges(result: AuditResult) -> list[str]:
     """A log with a hole in it may be without fault, but nobody can say so."""
     lost = [each for each in result.unchecked if each.kind == "lost_range"]
     lines = [

@@ -79,6 +79,14 @@ _KEPT: Final = frozenset(
         "entities",
     }
 )
+# Logs are small and queries are large: compiling them would take longer than running them.
+_SETTINGS: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
 _PARTITION: Final = "topic_id, partition"
 _NO_PARTITION: Final = "cast(null as string) as topic_id, cast(null as int) as partition"
 
@@ -138,7 +146,8 @@ def _is_kafka(logs: Sequence[LogDirectory]) -> bool:
 def judge(session: SparkSession, given: Given) -> Reader:
     """Fill the session with temporary views; `found` then has the violations."""
     register(session)
-    session.conf.set("spark.sql.shuffle.partitions", "2")
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
     define_words(session.sql)
     reader = Reader(session, given)
     reader.load()

@@ -106,7 +106,7 @@ def moved(record: MetadataRecord) -> MetadataRecord:
     """Broker epochs are offsets, so they move too."""
     for name in ("broker_epoch", "epoch"):
         if hasattr(record, name):
-            return replace(record, **{name: getattr(record, name) + 1})  # type: ignore[arg-type]
+            return replace(record, **{name: getattr(record, name) + 1})
     return record
 
 

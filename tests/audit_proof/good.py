@@ -24,9 +24,11 @@ class Good:
     end_offset: int
 
 
-def good_records(records: int, directory: Path) -> Good:
+def good_records(
+    records: int, directory: Path, *, topics: int = TOPICS, per_topic: int = PER_TOPIC
+) -> Good:
     writer = LogWriter([directory / "good"], 1 << 40)
-    cluster = HealthyLog(writer, brokers=BROKERS, topics=TOPICS, per_topic=PER_TOPIC)
+    cluster = HealthyLog(writer, brokers=BROKERS, topics=topics, per_topic=per_topic)
     cluster.run(records // 2)
     offset = writer.end_offset
     path = directory / "good" / f"{0:020d}.log"

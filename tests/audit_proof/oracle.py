@@ -56,7 +56,7 @@ class Small:
 
 
 def write_small(directory: Path) -> Small:
-    good = good_records(GOOD_RECORDS, directory / "good")
+    good = good_records(GOOD_RECORDS, directory / "good", topics=2, per_topic=3)
     quorum = write_nodes(good, directory / QUORUM)
     paths, evidence = {QUORUM: str(quorum.directory)}, {}
     for number, (name, cases) in enumerate(plots(every_case()).items()):

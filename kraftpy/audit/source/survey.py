@@ -22,9 +22,9 @@ from kraftpy.errors import RecordDecodeError
 from kraftpy.metadata_log.batches import control_records
 from kraftpy.metadata_log.control_records import ControlRecord, LeaderChange, Voters
 
+_CONTIGUOUS: Final = 38
 ODD_MAX: Final = 100_000  # Rows that an engine keeps because nodes differ there.
 _FAR: Final = (1 << 63) - 1
-_CONTIGUOUS: Final = 38
 
 
 class SurveyRow(NamedTuple):

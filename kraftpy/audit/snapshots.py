@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kraftpy.audit.kafka.decoding import UnknownRecord, decode_value
+from kraftpy.audit.rules.book import RULES
 from kraftpy.audit.rules.entities import Entities, entities_of, snapshot_is_the_log
 from kraftpy.audit.rules.rule import Defaults, Violation
 from kraftpy.audit.source.batches import found_batches
@@ -105,7 +106,7 @@ def compare_entities(
     """What the log gives against what the snapshot holds; without partitions if told so."""
     if entities.is_in_transaction:
         why = "a metadata transaction is open where it ends"
-        return Comparison([], 0, snapshot.unchecked(why))
+        return Comparison([_within_a_transaction(snapshot)], 0, snapshot.unchecked(why))
     try:
         data = snapshot_bytes(snapshot)
         stored = entities_of(records_in(data) if partitions else others_in(data), defaults)
@@ -120,3 +121,15 @@ def compare_entities(
         epoch=snapshot.epoch,
     )
     return Comparison(list(found), len(stored), None)
+
+
+def _within_a_transaction(snapshot: SnapshotAt) -> Violation:
+    """A45: whoever loads it would never hear how the transaction ended."""
+    return Violation(
+        rule=RULES[45],
+        node=snapshot.node,
+        offset=snapshot.end_offset,
+        epoch=snapshot.epoch,
+        expected="a snapshot outside metadata transactions",
+        actual="one is open where it ends",
+    )

@@ -51,7 +51,13 @@ def audit() -> None:
 
 @audit.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True)
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark", "catalyst"]),
+    default="local",
+    show_default=True,
+    help="catalyst: the rules as SQL, for small logs.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
 @click.option("--out", metavar="DIR", help="Write violations, result.json and report.html there.")
 @click.option("--state", metavar="DIR", help="Keep what was read; read only what is new next time.")
@@ -84,7 +90,7 @@ def run(
     from kraftpy.audit.run import Asked, run_audit
 
     wanted = frozenset(_rule(text).code for text in rules) or None
-    if engine == "spark":
+    if engine != "local":
         from kraftpy.cli.java import require_java
 
         require_java()

@@ -119,15 +119,20 @@ class LeaderEpochs:
 
 
 def parse_checkpoint(content: bytes) -> list[tuple[int, int]]:
-    """The entries of a checkpoint file; StorageError if it is not one."""
-    try:
-        version, count, *lines = content.decode().split("\n")
-        if version != _VERSION or lines[-1:] != [""] or len(lines) != int(count) + 1:
-            raise ValueError
-        entries = [(int(epoch), int(start)) for epoch, start in map(str.split, lines[:-1])]
-    except ValueError:
-        raise StorageError("leader-epoch-checkpoint is malformed") from None
+    """The entries of a checkpoint file; StorageError if it is not one, or does not grow."""
+    entries = parse_entries(content)
     for (epoch, start), (next_epoch, next_start) in pairwise(entries):
         if not (0 <= epoch < next_epoch and 0 <= start < next_start):
             raise StorageError("leader-epoch-checkpoint does not grow")
     return entries
+
+
+def parse_entries(content: bytes) -> list[tuple[int, int]]:
+    """What the lines of a checkpoint file say, for whoever wants to judge that."""
+    try:
+        version, count, *lines = content.decode().split("\n")
+        if version != _VERSION or lines[-1:] != [""] or len(lines) != int(count) + 1:
+            raise ValueError
+        return [(int(epoch), int(start)) for epoch, start in map(str.split, lines[:-1])]
+    except ValueError:
+        raise StorageError("leader-epoch-checkpoint is malformed") from None

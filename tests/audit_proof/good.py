@@ -9,6 +9,8 @@ from kraftpy.storage.record_batch import read_header
 
 BROKERS, TOPICS, PER_TOPIC = 20, 100, 20
 _OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_EPOCH_AT = 12
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,11 @@ class Good:
     end_offset: int
 
 
-def good_records(records: int, directory: Path) -> Good:
+def good_records(
+    records: int, directory: Path, *, topics: int = TOPICS, per_topic: int = PER_TOPIC
+) -> Good:
     writer = LogWriter([directory / "good"], 1 << 40)
-    cluster = HealthyLog(writer, brokers=BROKERS, topics=TOPICS, per_topic=PER_TOPIC)
+    cluster = HealthyLog(writer, brokers=BROKERS, topics=topics, per_topic=per_topic)
     cluster.run(records // 2)
     offset = writer.end_offset
     path = directory / "good" / f"{0:020d}.log"
@@ -34,11 +38,13 @@ def good_records(records: int, directory: Path) -> Good:
     return Good(data[:size], data[size:], offset, writer.records, writer.end_offset)
 
 
-def shifted(data: bytes, by: int) -> bytes:
-    """The same batches, further on in the log: a batch's checksum does not cover its offset."""
+def shifted(data: bytes, by: int, epoch: int | None = None) -> bytes:
+    """The same batches, further on in the log: checksums cover neither offset nor epoch."""
     moved, at = bytearray(data), 0
     while at < len(moved):
         header = read_header(moved, at)
         _OFFSET.pack_into(moved, at, header.base_offset + by)
+        if epoch is not None:
+            _EPOCH.pack_into(moved, at + _EPOCH_AT, epoch)
         at += header.size
     return bytes(moved)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from bench.audit_log import EPOCH
+from bench.audit_log import EPOCH, FEATURES
 from kraftpy.audit.rules import Evidence, IsrRequest
 from kraftpy.audit.rules.rule import NO_EVIDENCE
 from kraftpy.audit.rules.view import ELR_FEATURE
@@ -26,12 +26,15 @@ from tests.audit_proof.good import Good, shifted
 from tests.unit.audit import cluster_logs, partition_logs, placement_logs
 from tests.unit.audit.cases import BREAKING, KEEPING, Case
 from tests.unit.audit.log_files import write_segment
-from tests.unit.audit.logs import Log, level
+from tests.unit.audit.logs import ORDERS, Log, level
 
 LOADED = (partition_logs, placement_logs, cluster_logs)
 RESERVED = (r.MIGRATING_DIRECTORY, r.UNASSIGNED_DIRECTORY, r.LOST_DIRECTORY)
 FIRST_BROKER, BROKERS_EACH = 1000, 20
 PRODUCER_IDS_EACH = 10_000
+NEWEST_VERSION = 30  # Of the metadata, as far as the cases' brokers go.
+_TOLD_AGAIN = 25
+_SUPPORTED = {each.name for each in FEATURES}  # By good brokers.
 _IDS = {
     "broker_id",
     "id",
@@ -75,8 +78,9 @@ class Renaming:
     number: int
 
     def broker(self, broker_id: int) -> BrokerId:
-        known = broker_id >= 0
-        return BrokerId(FIRST_BROKER + BROKERS_EACH * self.number + broker_id if known else broker_id)
+        if broker_id < 0:
+            return BrokerId(broker_id)
+        return BrokerId(FIRST_BROKER + BROKERS_EACH * self.number + broker_id)
 
     def uuid(self, uuid: bytes) -> Uuid:
         if uuid in RESERVED:
@@ -92,7 +96,9 @@ class Renaming:
             value = getattr(record, each.name)
             if each.name in _IDS and value is not None:
                 is_one = isinstance(value, int)
-                changed[each.name] = self.broker(value) if is_one else tuple(map(self.broker, value))
+                changed[each.name] = (
+                    self.broker(value) if is_one else tuple(map(self.broker, value))
+                )
             elif each.name in ("directories", "log_dirs") and value is not None:
                 changed[each.name] = tuple(map(self.uuid, value))
             elif each.name == "topic_id":
@@ -159,12 +165,20 @@ def plots(cases: Sequence[Case]) -> dict[str, list[Case]]:
         levels = _features(case)
         if not levels:
             found["plain"].append(case)
-        elif all((size, x.name, x.feature_level) == (1, ELR_FEATURE, 1) for size, x in levels):
+        elif _begins_with_elr(case, levels):
             found["elr"].append(case)
         else:
             found[case.name] = [case]
-    # One that changes a level only where it ends may come last in a log that has it as it was.
     return {name: group for name, group in found.items() if group}
+
+
+def _begins_with_elr(case: Case, levels: list[tuple[int, r.FeatureLevelRecord]]) -> bool:
+    """Whether it may lie in a log in which ELR is on from the start."""
+    written = [record for _, records, _ in case.write().batches for record in records]
+    firsts = [each for each in written if isinstance(each, r.PartitionRecord | type(levels[0][1]))]
+    return isinstance(firsts[0], r.FeatureLevelRecord) and all(
+        (size, each.name, each.feature_level) == (1, ELR_FEATURE, 1) for size, each in levels
+    )
 
 
 @contextmanager
@@ -213,8 +227,20 @@ class Planter:
             self.batch(renamed, base)
             if known is not NO_EVIDENCE:
                 self.evidence[base] = renaming.evidence(known)
+        self._clean_up(case, renaming)
         due = frozenset(f"A{each}" for each in (case.rule, *case.also) if each)
         self.planted.append(Planted(case.name, due, start, self.end_offset))
+
+    def _clean_up(self, case: Case, renaming: Renaming) -> None:
+        """What would be told once more whenever a broker comes, or would change what is good."""
+        if case.rule == _TOLD_AGAIN:
+            removal = r.RemoveTopicRecord(topic_id=ORDERS)
+            self.batch([renaming.record(removal)], self.end_offset)
+        for name in {each.name for _, each in _features(case)}:
+            if name == r.METADATA_VERSION:
+                self.batch([level(name, NEWEST_VERSION)], self.end_offset)
+            elif name not in _SUPPORTED:
+                self.batch([level(name, 0)], self.end_offset)
 
 
 def write_plot(name: str, cases: Sequence[Case], good: Good, directory: Path) -> Plot:

@@ -1,6 +1,7 @@
 """Run a cluster under faults, then audit what it recorded: `make audit`.
 
-    python -m tests.e2e.audit_run [--seconds 60] [--seed 1] [--dir DIR] [--engine local]
+    python -m tests.e2e.audit_run [--seconds 60] [--seed 1] [--rest 0.3] [--dir DIR]
+        [--engine local]
 
 Three controllers and three brokers as processes, under tests/e2e/churn.py. They are stopped before
 the audit, which also looks at notes and at partitions of data. What is printed last is where the
@@ -22,6 +23,7 @@ SETTINGS = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "300",
     "replica.lag.time.max.ms": "2000",
+    "metadata.log.max.record.bytes.between.snapshots": "20000",  # So that some are looked at.
 }
 WAIT_S = 120
 SETTLE_S = 6
@@ -31,13 +33,15 @@ def settings() -> list[str]:
     return [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
 
 
-async def run_cluster(directory: str, seconds: float, seed: int) -> dict[str, int]:
+async def run_cluster(
+    directory: str, seconds: float, seed: int, rest_s: float = 0.3
+) -> dict[str, int]:
     """Churn, until all is over and everybody has stopped in order."""
     cluster = ClusterProcesses(directory, 3, 3, *settings())
     try:
         cluster.start()
         await _until_listening(cluster)
-        churn = Churn(cluster, seed)
+        churn = Churn(cluster, seed, rest_s=rest_s)
         await churn.run(seconds)
         await _until_listening(cluster)
         await asyncio.sleep(SETTLE_S)  # Replicas catch up; what they lack then is looked for.
@@ -63,13 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rest", type=float, default=0.3, help="longest, between two requests")
     parser.add_argument("--dir", help="where the nodes keep what they record")
     parser.add_argument("--engine", default="local")
     asked = parser.parse_args(arguments)
     directory = asked.dir or tempfile.mkdtemp(prefix="kraftpy-audit-")
     nodes = os.path.join(directory, "nodes")
     os.makedirs(nodes, exist_ok=True)
-    kinds = asyncio.run(run_cluster(nodes, asked.seconds, asked.seed))
+    kinds = asyncio.run(run_cluster(nodes, asked.seconds, asked.seed, asked.rest))
     print(f"{asked.seconds:g} s of churn: {kinds}")  # noqa: T201
     out = os.path.join(directory, "audit")
     code = audit(nodes, out, "--engine", asked.engine)

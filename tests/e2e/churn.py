@@ -32,7 +32,8 @@ class Churn:
 
     `careful`: replicas are moved only while all are in sync and nothing else is moving, to as many
     brokers as before, and nobody is broken meanwhile. Apache Kafka 4.3 loses count otherwise, which
-    is what an audit should say of it, but not of a healthy cluster.
+    is what an audit should say of it, but not of a healthy cluster. `rest_s`: the longest rest
+    between two requests of the admin; long runs rest longer.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class Churn:
         faults: bool = True,
         careful: bool = False,
         pauses_s: Sequence[float] = (1.0, 4.0, 8.0),
+        rest_s: float = 0.3,
     ) -> None:
         self._cluster: Any = cluster
         self._rng = random.Random(seed)
         self._faults = faults
         self._careful = careful
         self._pauses_s = pauses_s
+        self._rest_s = rest_s
         self._quiet = asyncio.Lock()
         self._topics: dict[str, int] = {}
         self._made = 0
@@ -63,7 +66,7 @@ class Churn:
         try:
             while loop.time() < ends:
                 await self._act()
-                await asyncio.sleep(self._rng.random() * 0.3)
+                await asyncio.sleep(self._rng.random() * self._rest_s)
         finally:
             if faults is not None:
                 await faults

@@ -58,7 +58,8 @@ select *, moves and is_under_way as starts,
     as ends
 from (
   select *,
-    (old.replicas, old.adding, old.removing) <> (new.replicas, new.adding, new.removing) as moves,
+    old is not null and (old.replicas, old.adding, old.removing)
+      <> (new.replicas, new.adding, new.removing) as moves,
     size(new.adding) > 0 or size(new.removing) > 0 as is_under_way,
     size(old.adding) > 0 or size(old.removing) > 0 as was_under_way,
     array_except(new.replicas, new.removing) as new_target,
@@ -140,8 +141,9 @@ CHECKS: Final = (
     ),
     Check(
         14,
-        "is_change and size(joined) > 0 and (request.leader, request.leader_epoch,"
-        " request.partition_epoch) <> (old.leader, old.leader_epoch, old.partition_epoch)",
+        "is_change and size(joined) > 0 and request is not null"
+        " and (request.leader, request.leader_epoch, request.partition_epoch)"
+        " <> (old.leader, old.leader_epoch, old.partition_epoch)",
     ),
     Check(
         15,

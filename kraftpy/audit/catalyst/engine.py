@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from kraftpy.audit.assembly import begin_result
+from kraftpy.audit.assembly import begin_result, is_kafka_log
 from kraftpy.audit.catalyst import (
     brokers,
     changes,
@@ -25,12 +25,14 @@ from kraftpy.audit.catalyst import (
 )
 from kraftpy.audit.catalyst.reading import SNAPSHOT_LOG, Given, Reader, keep
 from kraftpy.audit.catalyst.summary import summarize
-from kraftpy.audit.catalyst.undecided import UNDECIDED
+from kraftpy.audit.catalyst.undecided import UNDECIDED, UNDECIDED_OF_KAFKA
 from kraftpy.audit.catalyst.words import define_words, violations
 from kraftpy.audit.local import Options
 from kraftpy.audit.registering import register
 from kraftpy.audit.rules.book import RULES
-from kraftpy.audit.source.directories import find_logs
+from kraftpy.audit.source.directories import LogDirectory, find_logs
+from kraftpy.audit.source.pieces import plan_replay
+from kraftpy.audit.source.survey import survey_logs
 from kraftpy.audit.violations import CLUSTER, AuditResult, Unchecked, Violation
 
 NAME: Final = "catalyst"
@@ -77,6 +79,14 @@ _KEPT: Final = frozenset(
         "entities",
     }
 )
+# Logs are small and queries are large: compiling them would take longer than running them.
+_SETTINGS: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
 _PARTITION: Final = "topic_id, partition"
 _NO_PARTITION: Final = "cast(null as string) as topic_id, cast(null as int) as partition"
 
@@ -85,18 +95,16 @@ def audit(
     spark: SparkSession,
     paths: Sequence[str],
     options: Options | None = None,
-    *,
-    force: bool = False,
 ) -> AuditResult:
     """Audit the metadata logs in `paths` as the other engines do, if they are small."""
     options = options or Options()
     result, logs = begin_result(options.run, NAME, find_logs(paths))
     result.mode = "whole"
     size = sum(log.size for log in logs)
-    if size > BYTES_MAX and not force:
+    if size > BYTES_MAX:
         result.problems.append(
             f"the logs have {size:,} bytes, and --engine catalyst is for {BYTES_MAX:,} at most: "
-            "use --engine spark, or --force"
+            "use --engine spark"
         )
         return result
     if not logs:
@@ -114,21 +122,32 @@ def audit(
     reader = judge(spark, given)
     for each in reader.unchecked:
         result.skip(each)
-    lost = summarize(spark, result, logs)
+    undecided = UNDECIDED | (UNDECIDED_OF_KAFKA if _is_kafka(logs) else {})
+    lost = summarize(spark, result, logs, undecided)
     rows = [_row(row.asDict(), options.run, lost) for row in found(spark).collect()]
-    wanted = [row for row in rows if options.rules is None or row.rule in options.rules]
+    wanted = [
+        row
+        for row in rows
+        if row.number not in undecided and (options.rules is None or row.rule in options.rules)
+    ]
     result.add(sorted(wanted, key=lambda each: each.sort_key))
-    for number, reason in UNDECIDED.items():
+    for number, reason in undecided.items():
         result.skip(Unchecked("rule", CLUSTER, -1, -1, 0, f"A{number} is not decided: {reason}"))
     result.sort()
     result.timings["judge"] = result.timings["all"] = (clock.monotonic_ms() - began) / 1000
     return result
 
 
+def _is_kafka(logs: Sequence[LogDirectory]) -> bool:
+    plan = plan_replay(survey_logs(logs), logs)
+    return plan is not None and is_kafka_log(plan)
+
+
 def judge(session: SparkSession, given: Given) -> Reader:
     """Fill the session with temporary views; `found` then has the violations."""
     register(session)
-    session.conf.set("spark.sql.shuffle.partitions", "2")
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
     define_words(session.sql)
     reader = Reader(session, given)
     reader.load()

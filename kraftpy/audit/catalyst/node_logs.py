@@ -8,8 +8,11 @@ from typing import Final
 
 VIEWS: Final = {
     "good_batches": """
-select *, lag(end_offset) over log_order as due, lag(epoch) over log_order as last_epoch
-from all_batches where damage is null
+select *, lag(end_offset) over log_order as due, lag(epoch) over log_order as last_epoch,
+  damages > lag(damages) over log_order as is_over_damage
+from (select *, count_if(damage is not null) over (
+  partition by log, node order by path, position) as damages from all_batches)
+where damage is null
 window log_order as (partition by log, node order by path, position)""",
     "log_ends": """
 select b.log, b.node, s.start_offset, b.end_offset, greatest(coalesce(w.high_watermark, -1),
@@ -43,7 +46,7 @@ where node <> first.node""",
 RULES: Final = {
     38: """
 select log, 38 as rule, node, base_offset as offset, epoch, concat('due was ', due) as actual
-from good_batches where base_offset <> due""",
+from good_batches where base_offset <> due and not (base_offset > due and is_over_damage)""",
     39: """
 select log, 39 as rule, node, base_offset as offset, epoch, concat('after ', last_epoch) as actual
 from good_batches where epoch < last_epoch
@@ -81,12 +84,13 @@ where base_offset < least(high_watermark, first.high_watermark)
 union all
 select o.log, 47, l.node, o.base_offset, o.epoch, 'none at this offset'
 from (
-  select b.log, b.base_offset, min_by(b.epoch, b.node) as epoch, max(l.high_watermark) as top,
-    collect_set(b.node) as nodes
+  select b.log, b.base_offset, min_by(b.epoch, b.node) as epoch,
+    max(least(l.high_watermark, l.end_offset)) as top, collect_set(b.node) as nodes
   from good_batches b join log_ends l on l.log = b.log and l.node = b.node
   group by b.log, b.base_offset) o
 join log_ends l on l.log = o.log
-where not array_contains(o.nodes, l.node) and o.base_offset < least(o.top, l.high_watermark)
+where not array_contains(o.nodes, l.node)
+  and o.base_offset < least(o.top, l.high_watermark, l.end_offset)
   and o.base_offset >= (select min(f.base_offset) from good_batches f
     where f.log = l.log and f.node = l.node)""",
     49: """

@@ -102,14 +102,14 @@ CHECKS: Final = (
     Check(
         18,
         "size(unclean_restarts) > 0",
-        "filter(unclean_restarts, u -> has(new.elr, u)"
-        " or (has(new.isr, u) and not (not elr_on and new.isr = array(u))))",
+        "filter(unclean_restarts, u -> array_contains(new.elr, u)"
+        " or (array_contains(new.isr, u) and not (not elr_on and new.isr = array(u))))",
     ),
     Check(
         25,
         "new.leader = -1 and meet(if(is_empty(new.isr) and elr_on, new.elr, new.isr), able)",
-        "slice(filter(if(is_empty(new.isr) and elr_on, new.elr, new.isr), c -> has(able, c)), 1,"
-        " 1)",
+        "slice(filter(if(is_empty(new.isr) and elr_on, new.elr, new.isr),"
+        " c -> array_contains(able, c)), 1, 1)",
     ),
     Check(44, "(size(new.elr) > 0 or size(new.last_known_elr) > 0) and not elr_on"),
 )

@@ -81,5 +81,6 @@ from (select * from entities where not is_stored and value is not null) ours
 full outer join (select * from entities where is_stored and value is not null) theirs
   on ours.snapshot = theirs.snapshot and ours.kind = theirs.kind and ours.name = theirs.name
 join snapshot_logs s on s.log = coalesce(ours.snapshot, theirs.snapshot)
+left anti join open_snapshots o on o.snapshot = s.log
 where not (ours.value <=> theirs.value)""",
 }

@@ -38,11 +38,22 @@ from batch_steps group by log, step""",
 select m.*, b.step, s.base_offset as step_base, s.last_offset as step_end
 from marked m join batch_steps b using (log, base_offset) join steps s using (log, step)
 where m.type not in {MARKERS} and not (m.is_inside and coalesce(m.ended_by, 0) = {ABORT})""",
+    # Those that end within a metadata transaction.
+    "open_snapshots": f"""
+select s.snapshot, s.log, s.node, s.end_offset, s.epoch
+from (select log as snapshot, of_log as log, node, end_offset, epoch from snapshot_logs) s
+join marked m on m.log = s.log and m.offset < s.end_offset and m.type in {MARKERS}
+group by s.snapshot, s.log, s.node, s.end_offset, s.epoch
+having max_by(m.type, m.offset) = {BEGIN}""",
 }
 
 RULES: Final = {
     45: f"""
-select log, 45 as rule, offset, epoch, if(is_inside, 'one begun before', 'none') as actual
+select log, 45 as rule, cast(null as int) as node, offset, epoch,
+  if(is_inside, 'one begun before', 'none') as actual
 from marked
-where type = {BEGIN} and is_inside or type in ({END}, {ABORT}) and not is_inside""",
+where type = {BEGIN} and is_inside or type in ({END}, {ABORT}) and not is_inside
+union all
+select log, 45, node, end_offset, epoch, 'a transaction is open where it ends'
+from open_snapshots""",
 }

@@ -1,12 +1,11 @@
 """What the oracle looked at: nodes, records, damage, lost ranges, controllers."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import SparkSession
 
 from kraftpy.audit.catalyst.reading import SNAPSHOT_LOG
-from kraftpy.audit.catalyst.undecided import UNDECIDED
 from kraftpy.audit.coverage import BATCHES, ENTITIES, LEADERS, LOGS, VOTERS, looked_at
 from kraftpy.audit.source.directories import LogDirectory
 from kraftpy.audit.violations import AuditResult, ControllerChange, NodeSummary, Unchecked
@@ -34,7 +33,10 @@ _NOTED = {
 
 
 def summarize(
-    session: SparkSession, result: AuditResult, logs: Sequence[LogDirectory]
+    session: SparkSession,
+    result: AuditResult,
+    logs: Sequence[LogDirectory],
+    undecided: Collection[int],
 ) -> int | None:
     """Put it into the result; the first offset that is lost, if one is."""
     ends = {row.node: row.high_watermark for row in session.table("log_ends").collect()}
@@ -61,6 +63,7 @@ def summarize(
         result.first_timestamp_ms = min(row.first_ms for row in nodes.values())
         result.last_timestamp_ms = max(row.last_ms for row in nodes.values())
     _add_counts(session, result, len(logs), sum(row.batches for row in nodes.values()))
+    result.looked_at |= {f"A{number}": 0 for number in undecided}
     return _add_damage(session, result)
 
 
@@ -90,7 +93,6 @@ def _add_counts(session: SparkSession, result: AuditResult, logs: int, batches: 
     )
     for number, kind in _NOTED.items():
         result.looked_at[f"A{number}"] += noted[kind]
-    result.looked_at |= {f"A{number}": 0 for number in UNDECIDED}
     leaders = session.sql(
         "select distinct epoch, leader, offset, timestamp_ms from controls "
         "where kind = 'LeaderChange'"

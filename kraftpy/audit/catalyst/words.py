@@ -82,9 +82,9 @@ class Check:
 
 def violations(view: str, checks: Sequence[Check], shown: str, subject: str) -> str:
     """Every violation in a view, in one pass over it. `shown`: what a reader sees of the row;
-    `subject`: its columns topic_id and partition."""
+    `subject`: its columns topic_id and partition. SQL functions may not be inside an explode."""
     found = ",\n  ".join(check.sql for check in checks)
     return f"""
 select log, found.rule, offset, epoch, {subject}, found.broker, {shown} as actual
-from (select *, explode(concat(
-  {found})) as found from {view})"""
+from (select *, explode(all_found) as found from (select *, concat(
+  {found}) as all_found from {view}))"""

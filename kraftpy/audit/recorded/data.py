@@ -34,7 +34,7 @@ from kraftpy.errors import InvalidBatch, StorageError
 from kraftpy.metadata_log import records as r
 from kraftpy.metadata_log.image import EMPTY, Partition
 from kraftpy.storage.epochs import FILE_NAME as EPOCHS_FILE
-from kraftpy.storage.epochs import parse_checkpoint
+from kraftpy.storage.epochs import parse_entries
 from kraftpy.storage.file_layer import FileLayer
 from kraftpy.storage.reader import LogReader
 from kraftpy.storage.record_batch import BatchHeader, iter_records
@@ -239,7 +239,7 @@ def _row(node: int, key: PartitionKey, header: BatchHeader) -> DataBatchRow:
 def _read_epochs(files: FileLayer, node: int, key: PartitionKey, path: str, rows: DataRows) -> None:
     file = os.path.join(path, EPOCHS_FILE)
     if files.exists(file):
-        for epoch, start in parse_checkpoint(files.read_whole(file)):
+        for epoch, start in parse_entries(files.read_whole(file)):
             rows.epochs.append(EpochRow(node, *key, epoch, start))
 
 

@@ -116,14 +116,16 @@ def logs_match(batches: Iterable[BatchRow], logs: Iterable[LogRow]) -> Broken:
 
     One pass that groups by offset; the first node's is what others are compared with.
     """
-    ends = {log.node: log.high_watermark for log in logs}
+    known = list(logs)
+    ends = {log.node: log.high_watermark for log in known}
     at: dict[int, list[BatchRow]] = defaultdict(list)
     for batch in batches:
         at[batch.base_offset].append(batch)
     for offset, found in sorted(at.items()):
         found.sort(key=lambda each: each.node)
         yield from _matching(offset, found, ends)
-    yield from _missing(at, ends)
+    # A log that ends below what it knew as committed is A48's.
+    yield from _missing(at, {log.node: min(log.high_watermark, log.end_offset) for log in known})
 
 
 def _matching(offset: int, found: list[BatchRow], ends: Mapping[int, int]) -> Broken:

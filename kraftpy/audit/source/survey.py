@@ -22,6 +22,7 @@ from kraftpy.errors import RecordDecodeError
 from kraftpy.metadata_log.batches import control_records
 from kraftpy.metadata_log.control_records import ControlRecord, LeaderChange, Voters
 
+_CONTIGUOUS: Final = 38
 ODD_MAX: Final = 100_000  # Rows that an engine keeps because nodes differ there.
 _FAR: Final = (1 << 63) - 1
 _TICK_EVERY: Final = 1000  # Batches.
@@ -248,8 +249,8 @@ def survey_logs(
     survey = Survey()
     walks = [NodeWalk(log.node, log.start_offset, rows_of(log), _last_path(log)) for log in logs]
     survey.nodes = {walk.out.node: walk.out for walk in walks}
-    streams = merge(*(walk.rows() for walk in walks), key=lambda row: row.base_offset)
     ends = {log.node: _FAR for log in logs}
+    streams = merge(*(_until_end(walk, ends) for walk in walks), key=lambda row: row.base_offset)
     starts = {log.node: log.start_offset for log in logs}
     whole = sum(segment.size for log in logs for segment in log.segments)
     for number, (offset, group) in enumerate(groupby(streams, key=lambda row: row.base_offset)):
@@ -259,6 +260,12 @@ def survey_logs(
         if is_odd(offset, rows, starts, ends):
             keep_odd(survey, rows)
     return survey
+
+
+def _until_end(walk: NodeWalk, ends: dict[int, int]) -> Iterator[SurveyRow]:
+    """Its rows; then nothing more is due of it."""
+    yield from walk.rows()
+    ends[walk.out.node] = walk.out.end_offset
 
 
 def _last_path(log: LogDirectory) -> str | None:
@@ -314,7 +321,9 @@ def judge_survey(
     firsts = [row for node in nodes for row in node.firsts.values()]
     for node in nodes:
         for seam in node.seams:
-            yield from node_logs.batches_are_contiguous(seam)
+            found = node_logs.batches_are_contiguous(seam)
+            # What lies there and cannot be read is told as damage, and is no gap.
+            yield from (each for each in found if not (_is_gap(each) and _over_damage(node, *seam)))
     yield from node_logs.epochs_begin_with_their_leader(firsts, leaders)
     voters = [row for node in nodes for row in node.voters]
     yield from node_logs.voters_change_one_at_a_time(voters, leaders, {})
@@ -333,6 +342,14 @@ def judge_survey(
         SnapshotRow(log.node, s.end_offset, s.epoch) for log in logs for s in log.snapshots
     ]
     yield from node_logs.logs_begin_at_a_snapshot(ends, snapshots)
+
+
+def _is_gap(broken: Violation) -> bool:
+    return broken.rule.number == _CONTIGUOUS
+
+
+def _over_damage(node: NodeSurvey, last: BatchRow, row: BatchRow) -> bool:
+    return any(last.end_offset <= each.base_offset < row.base_offset for each in node.damaged)
 
 
 def _base(row: BatchRow) -> int:

@@ -6,11 +6,17 @@ shared, and recordings of real clusters hold that to the truth.
 
 import struct
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from kraftpy.audit.kafka.schema import SCHEMAS, STRUCTS
+from kraftpy.metadata_log.batches import control_batch
+from kraftpy.metadata_log.control_records import SnapshotFooter, SnapshotHeader
 from kraftpy.metadata_log.records import MetadataRecord
 from kraftpy.storage.record_batch import build_value_batch
+from tests.unit.audit.log_files import leader, write_segment
+from tests.unit.audit.logs import Log
 
 NUMBERS = {"i8": ">b", "i16": ">h", "u16": ">H", "i32": ">i", "i64": ">q", "f64": ">d"}
 
@@ -77,3 +83,41 @@ def kafka_batch(
             timestamp_ms=timestamp_ms,
         )
     )
+
+
+def kafka_batches(log: Log, epoch: int = 1) -> list[bytes]:
+    """Behind the leader change that every log begins with; offsets move on by one."""
+    return [leader(0, epoch), *_moved_batches(log, epoch)]
+
+
+def _moved_batches(log: Log, epoch: int) -> list[bytes]:
+    return [
+        kafka_batch([moved(each) for each in records], base_offset=base + 1, epoch=epoch)
+        for base, records, _ in log.batches
+    ]
+
+
+def write_kafka_log(directory: Path, log: Log) -> str:
+    write_segment(directory, kafka_batches(log))
+    return str(directory)
+
+
+def moved(record: MetadataRecord) -> MetadataRecord:
+    """Broker epochs are offsets, so they move too."""
+    for name in ("broker_epoch", "epoch"):
+        if hasattr(record, name):
+            return replace(record, **{name: getattr(record, name) + 1})
+    return record
+
+
+def write_kafka_snapshot(
+    directory: Path, records: Sequence[MetadataRecord], end_offset: int, epoch: int = 1
+) -> None:
+    """One that claims to end there. Its records are those of a log that `moved` has moved."""
+    header = SnapshotHeader(last_contained_log_timestamp=0)
+    body = kafka_batch([moved(each) for each in records], base_offset=1, epoch=epoch)
+    last = 1 + len(records)
+    data = control_batch(header, base_offset=0, epoch=epoch, timestamp_ms=0) + body
+    data += control_batch(SnapshotFooter(), base_offset=last, epoch=epoch, timestamp_ms=0)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{end_offset:020d}-{epoch:010d}.checkpoint").write_bytes(bytes(data))

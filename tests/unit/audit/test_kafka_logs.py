@@ -3,7 +3,7 @@
 How the recordings were made is in their README files.
 """
 
-from dataclasses import replace
+import re
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,15 @@ import pytest
 from kraftpy.audit.local import audit
 from kraftpy.audit.rules import LogAudit, Writer
 from kraftpy.audit.rules.rule import Defaults
+from kraftpy.audit.run import Asked, run_audit
 from kraftpy.audit.violations import AuditResult, ExitCode
 from kraftpy.metadata_log import records as r
+from kraftpy.storage.file_layer import OsFiles
 from kraftpy.storage.record_batch import build_value_batch
 from kraftpy.types import BrokerId
 from tests.unit.audit.kafka_bugs import BUGS, Bug
-from tests.unit.audit.kafka_encoding import kafka_batch, kafka_value, uvarint
-from tests.unit.audit.log_files import leader
+from tests.unit.audit.kafka_directory_bugs import DIRECTORY_BUGS, DirectoryBug
+from tests.unit.audit.kafka_encoding import kafka_value, uvarint, write_kafka_log
 from tests.unit.audit.logs import (
     Log,
     brokers,
@@ -42,6 +44,9 @@ def test_a_recording_of_a_healthy_cluster_is_clean() -> None:
     assert result.exit_code is ExitCode.CLEAN
     assert result.records > 300
     assert len(result.nodes) == 3
+    assert len({each.leader for each in result.controllers}) == 2  # It failed over, twice.
+    kinds = (r.TopicRecord, r.ConfigRecord, r.RemoveTopicRecord, r.RegisterBrokerRecord)
+    assert all(result.record_types[kind.API_KEY] > 3 for kind in kinds)
     looked = {code for code, count in result.looked_at.items() if count}
     assert {f"A{number}" for number in (*range(1, 38), 38, 39, 40, 43, 44, 45, 46, 50)} <= looked
 
@@ -53,41 +58,50 @@ def test_a_real_bug_of_kafka_is_named() -> None:
     assert (result.violations[0].topic, result.violations[0].offset) == ("churn-1", 49)
 
 
-def write(directory: Path, log: Log) -> str:
-    """Behind the leader change that every log begins with; offsets move on by one."""
-    directory.mkdir(parents=True, exist_ok=True)
-    data = leader(0, 1)
-    for base, records, _ in log.batches:
-        data += kafka_batch([moved(each) for each in records], base_offset=base + 1, epoch=1)
-    (directory / f"{0:020d}.log").write_bytes(data)
-    return str(directory)
-
-
-def moved(record: r.MetadataRecord) -> r.MetadataRecord:
-    """Broker epochs are offsets, so they move too."""
-    for name in ("broker_epoch", "epoch"):
-        if hasattr(record, name):
-            return replace(record, **{name: getattr(record, name) + 1})
-    return record
-
-
 @pytest.mark.parametrize("known", BUGS, ids=lambda known: known.number)
 def test_a_bug_that_kafka_had_is_named(known: Bug, tmp_path: Path) -> None:
-    result = audit([write(tmp_path, known.write())])
+    result = audit([write_kafka_log(tmp_path, known.write())])
     assert result.problems == []
     assert known.rules <= set(result.counts), shown(result)
     end = result.nodes[0].end_offset
     assert all(each.offset >= end - 5 for each in result.violations), shown(result)
 
 
+@pytest.mark.parametrize("known", DIRECTORY_BUGS, ids=lambda known: known.number)
+def test_a_bug_that_directories_show_is_named(known: DirectoryBug, tmp_path: Path) -> None:
+    for has_bug in (True, False):
+        place = tmp_path / str(has_bug)
+        known.write(place, has_bug)
+        history = place / "history.jsonl"
+        asked = Asked(
+            paths=[str(place)],
+            run="t",
+            with_data=known.with_data,
+            history=str(history) if history.exists() else None,
+        )
+        result = run_audit(OsFiles(), asked)
+        if has_bug:
+            assert known.rules <= set(result.counts), shown(result)
+        else:
+            assert shown(result) == []
+            assert result.problems == []
+
+
+def test_the_docs_list_every_bug() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "audit.md").read_text()
+    for known in (*BUGS, *DIRECTORY_BUGS):
+        for number in re.findall(r"\d{3,}", known.number):
+            assert number in text, known.number
+
+
 @pytest.mark.parametrize("writer", [cluster, reassigned_to_124, lambda: cluster(elr=True)])
 def test_logs_without_a_bug_are_clean(writer: object, tmp_path: Path) -> None:
     assert callable(writer)
-    assert shown(audit([write(tmp_path, writer())])) == []
+    assert shown(audit([write_kafka_log(tmp_path, writer())])) == []
 
 
 def test_records_of_others_are_told_by_id_and_passed_over(tmp_path: Path) -> None:
-    path = Path(write(tmp_path, cluster())) / f"{0:020d}.log"
+    path = Path(write_kafka_log(tmp_path, cluster())) / f"{0:020d}.log"
     end = audit([str(tmp_path)]).nodes[0].end_offset
     automq = uvarint(1) + uvarint(501) + uvarint(0) + b"S3"
     change = kafka_value(r.NoOpRecord())

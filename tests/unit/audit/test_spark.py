@@ -227,7 +227,7 @@ def test_many_nodes_are_mended_and_compared(tmp_path: Path) -> None:
     three_nodes(tmp_path)
     result = audit([str(tmp_path)])
     assert result.records == audit([str(tmp_path / "node-3")]).records + 5
-    assert {"A38", "A46", "A50"} <= set(result.counts)
+    assert {"A46", "A50"} <= set(result.counts)
     assert not {"A5", "A6"} & set(result.counts), "the damaged batch was taken from another node"
     assert {each.kind for each in result.unchecked} == {"damaged"}
 
@@ -236,6 +236,6 @@ def test_what_follows_from_a_lost_range_is_secondary(tmp_path: Path) -> None:
     lost_range(tmp_path)
     result = audit([str(tmp_path)])
     # Behind a LeaderChange the cases' brokers have epochs that are off by one.
-    assert set(result.counts) - {"A26"} == {"A38"}
+    assert set(result.counts) == {"A26"}  # A damaged batch is no gap.
     assert result.secondary["A6"] == 24
     assert [each.kind for each in result.unchecked] == ["damaged", "lost_range"]

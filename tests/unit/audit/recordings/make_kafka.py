@@ -44,14 +44,14 @@ def keep(source: Path, target: Path) -> int:
     return total
 
 
-def record(target: Path, seconds: float, seed: int, careful: bool, snapshot_bytes: int) -> None:
-    more = {"metadata.log.max.record.bytes.between.snapshots": str(snapshot_bytes)}
+def record(asked: argparse.Namespace, target: Path) -> None:
+    more = {"metadata.log.max.record.bytes.between.snapshots": str(asked.snapshot_bytes)}
     with tempfile.TemporaryDirectory(prefix="kafka-recording-") as directory:
         with ApacheKafka(
             directory, 3, controllers=3, heap="256M", properties={**PROPERTIES, **more}
         ) as kafka:
-            churn = Churn(kafka, seed, careful=careful)
-            asyncio.run(churn.run(seconds))
+            churn = Churn(kafka, asked.seed, careful=not asked.careless, rest_s=asked.rest)
+            asyncio.run(churn.run(asked.seconds))
             time.sleep(SETTLE_S)
         shutil.rmtree(target, ignore_errors=True)
         total = sum(
@@ -59,8 +59,8 @@ def record(target: Path, seconds: float, seed: int, careful: bool, snapshot_byte
         )
     command = "python -m tests.unit.audit.recordings.make_kafka " + " ".join(sys.argv[1:])
     (target / "README.md").write_text(
-        f"Apache Kafka {version()}, {seconds:g} s of churn with seed {seed}: {churn.kinds}\n\n"
-        f"    {command}\n"
+        f"Apache Kafka {version()}, {asked.seconds:g} s of churn with seed {asked.seed}: "
+        f"{churn.kinds}\n\n    {command}\n"
     )
     print(f"{target}: {total} bytes, {churn.kinds}")  # noqa: T201
 
@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rest", type=float, default=0.3, help="longest, between two requests")
     parser.add_argument("--careless", action="store_true")
     parser.add_argument("--snapshot-bytes", type=int, default=20_000)
     asked = parser.parse_args()
@@ -77,7 +78,7 @@ def main() -> None:
         sys.exit(reason)
     target = Path(__file__).parent / asked.name
     os.makedirs(target.parent, exist_ok=True)
-    record(target, asked.seconds, asked.seed, not asked.careless, asked.snapshot_bytes)
+    record(asked, target)
 
 
 if __name__ == "__main__":

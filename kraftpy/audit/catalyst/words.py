@@ -5,7 +5,7 @@ place of their calls: nothing here runs in Python. A `Check` is one condition ov
 breaks a rule.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,19 +47,13 @@ FUNCTIONS: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 
-def define_words(run: "Runs") -> None:
-    """Make the functions known to a session."""
+def define_words(run: Callable[[str], object]) -> None:
+    """Make the functions known to a session, whose statements `run` runs."""
     for name, parameters, body in FUNCTIONS:
         run(
             f"create or replace temporary function {name}({parameters}) returns boolean "
             f"return coalesce({body}, false)"
         )
-
-
-class Runs:
-    """Whatever runs a statement of SQL; here for its type."""
-
-    def __call__(self, statement: str, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,8 @@ def test_a_large_log_is_refused_in_one_line(
 ) -> None:
     write_segment(tmp_path, kafka_batches(cluster()))
     monkeypatch.setattr(engine, "BYTES_MAX", 10)
-    result = engine.audit(Any, [str(tmp_path)])  # No session is asked for anything.
+    session: Any = None  # It is not asked for anything.
+    result = engine.audit(session, [str(tmp_path)])
     (line,) = result.problems
     assert "use --engine spark" in line
     assert int(result.exit_code) == 2

@@ -217,7 +217,7 @@ class Run:
                 self._phase("load")
                 await self._load_with_faults()
                 self._phase("settle")
-                await asyncio.sleep(options.settle_s)
+                await self._settle()
             finally:
                 stop.set()
                 await _finish(loads)
@@ -230,6 +230,15 @@ class Run:
             loop = asyncio.get_running_loop()
             codes = await loop.run_in_executor(None, self._cluster.stop_all)
             self._write_run("ok", "stopped", v=codes)
+
+    async def _settle(self) -> None:
+        """Longer than asked if nothing has succeeded by then: that a cluster never comes back can
+        only be said of one that had the time to."""
+        before = self._progress.counts["ok"]
+        await asyncio.sleep(self.options.settle_s)
+        deadline = time.monotonic() + self.options.final_s
+        while self._progress.counts["ok"] == before and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
 
     def _cpu_s(self) -> dict[str, float]:
         """Processor time of the harness itself, which is what a cluster does not get."""

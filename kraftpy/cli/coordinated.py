@@ -1,0 +1,102 @@
+"""What the coordinators of groups are asked, while they may be moving from broker to broker.
+
+librdkafka hands on the refusal of a broker that coordinates a group no more, or not yet; here it is
+asked again, until the time for it is over. Offsets are read and written by a Consumer that is no
+member of the group: an AdminClient of librdkafka 2.16 that is refused offsets ends the process.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from kraftpy.cli.client import Connection, Refused
+from kraftpy.cli.group_offsets import Place
+
+Answers = Mapping[Any, "Future[Any]"]
+
+_MOVING: Final = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
+_AGAIN_S: Final = 0.1
+_PLACES_AT_ONCE: Final = 10_000
+
+
+def settled(
+    connection: Connection, ask: Callable[[list[str]], Answers], names: Sequence[str]
+) -> dict[Any, Any]:
+    """What an AdminClient is told of these groups, as Connection.results gives it."""
+    deadline = time.monotonic() + connection.timeout_s
+    answers = dict(ask(list(names)))
+    while moving := [name for name, each in answers.items() if _is_moving(connection, each)]:
+        if time.monotonic() + _AGAIN_S > deadline:
+            break
+        time.sleep(_AGAIN_S)
+        answers |= ask(moving)
+    return connection.results(answers)
+
+
+def _is_moving(connection: Connection, answer: "Future[Any]") -> bool:
+    try:
+        error = answer.exception(connection.timeout_s)
+    except TimeoutError:
+        return False
+    return isinstance(error, KafkaException) and error.args[0].code() in _MOVING
+
+
+def committed(connection: Connection, name: str, places: Sequence[Place]) -> dict[Place, int]:
+    """The offsets that the group has, of these partitions."""
+    found: list[TopicPartition] = []
+    with _outsider(connection, name) as consumer:
+        for start in range(0, len(places), _PLACES_AT_ONCE):
+            asked = [TopicPartition(*place) for place in places[start : start + _PLACES_AT_ONCE]]
+            ask = partial(consumer.committed, asked, timeout=connection.timeout_s)
+            found += _insist(connection, ask)
+    return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+
+def commit(connection: Connection, name: str, new: Mapping[Place, int]) -> None:
+    """Set offsets of a group that has no members."""
+    with _outsider(connection, name) as consumer:
+        asked = [TopicPartition(*place, offset) for place, offset in new.items()]
+        _insist(connection, lambda: consumer.commit(offsets=asked, asynchronous=False))
+
+
+@contextmanager
+def _outsider(connection: Connection, name: str) -> Iterator[Consumer]:
+    """Of the group by name, but no member: it subscribes to nothing."""
+    consumer = connection.consumer(group_id=name, enable_auto_commit=False)
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _insist(
+    connection: Connection, ask: Callable[[], Sequence[TopicPartition]]
+) -> Sequence[TopicPartition]:
+    """What is said of all partitions, if none of them is refused."""
+    deadline = time.monotonic() + connection.timeout_s
+    while True:
+        try:
+            return _accepted(ask())
+        except KafkaException as error:
+            is_late = time.monotonic() + _AGAIN_S > deadline
+            if is_late or error.args[0].code() not in _MOVING:
+                raise
+        time.sleep(_AGAIN_S)
+
+
+def _accepted(found: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+    for each in found:
+        if each.error is not None and each.error.code() in _MOVING:
+            raise KafkaException(each.error)
+        if each.error is not None:
+            raise Refused(f"{each.topic}-{each.partition}: {each.error.str()}")
+    return found

@@ -171,16 +171,17 @@ def test_partitions_and_topics_that_are_added_are_read(
     dev: Served, kind: str, strategy: str
 ) -> None:
     """By a pattern; and a topic that grows."""
-    topic = create_topic(dev, 2, f"grown-{kind}")
+    prefix = f"grown-{kind}-{strategy}"
+    topic = create_topic(dev, 2, prefix)
     with group(dev, topic, strategy, kind) as members:
-        members.start(2, topic=f"^grown-{kind}.*")
+        members.start(2, topic=f"^{prefix}.*")
         members.wait_until_shared(2)
         expected = produce(dev, topic, range(2), 10)
         members.wait_for_all(expected)
         grow_topic(dev, topic, 4)
         expected |= produce(dev, topic, range(4), 10)
         members.wait_for_all(expected)
-        second = create_topic(dev, 2, f"grown-{kind}")
+        second = create_topic(dev, 2, prefix)
         expected |= produce(dev, second, range(2), 10)
         members.wait_for_all(expected)
 

@@ -5,6 +5,8 @@ place of the records. Base offset, leader epoch and magic lie outside the CRC, s
 go unseen by `damage`: the log checks the first two against its own state.
 """
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -192,6 +194,15 @@ def test_short_numbers_are_read_as_long_ones_are(
             list(iter_records(data))
     else:
         assert list(iter_records(data)) == expected
+
+
+def test_a_record_ends_where_it_says() -> None:
+    data = build_batch([Record(offset=0, timestamp=0, key=None, value=b"v")])
+    data[61] += 2  # One byte more, and there is one.
+    data.append(0)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    with pytest.raises(InvalidBatch, match="a record does not end where it says"):
+        list(iter_records(data))
 
 
 @given(data=st.binary(max_size=300))

@@ -5,17 +5,18 @@ asked again, until the time for it is over. Offsets are read and written by a Co
 member of the group: an AdminClient of librdkafka 2.16 that is refused offsets ends the process.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
+from threading import Event
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kraftpy.cli.client import Connection, Refused
 from kraftpy.cli.group_offsets import Place
+from kraftpy.clock import SystemClock
 
 Answers = Mapping[Any, "Future[Any]"]
 
@@ -24,7 +25,7 @@ _MOVING: Final = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 }
-_AGAIN_S: Final = 0.1
+_AGAIN_MS: Final = 100
 _PLACES_AT_ONCE: Final = 10_000
 
 
@@ -32,14 +33,22 @@ def settled(
     connection: Connection, ask: Callable[[list[str]], Answers], names: Sequence[str]
 ) -> dict[Any, Any]:
     """What an AdminClient is told of these groups, as Connection.results gives it."""
-    deadline = time.monotonic() + connection.timeout_s
+    pauses = _pauses(connection)
     answers = dict(ask(list(names)))
-    while moving := [name for name, each in answers.items() if _is_moving(connection, each)]:
-        if time.monotonic() + _AGAIN_S > deadline:
-            break
-        time.sleep(_AGAIN_S)
+    while (
+        moving := [name for name, each in answers.items() if _is_moving(connection, each)]
+    ) and next(pauses, False):
         answers |= ask(moving)
     return connection.results(answers)
+
+
+def _pauses(connection: Connection) -> Iterator[bool]:
+    """True after each pause before it is asked again, for as long as there is time."""
+    clock = SystemClock()
+    deadline_ms = clock.monotonic_ms() + connection.timeout_s * 1000
+    while clock.monotonic_ms() + _AGAIN_MS < deadline_ms:
+        Event().wait(_AGAIN_MS / 1000)
+        yield True
 
 
 def _is_moving(connection: Connection, answer: "Future[Any]") -> bool:
@@ -82,15 +91,13 @@ def _insist(
     connection: Connection, ask: Callable[[], Sequence[TopicPartition]]
 ) -> Sequence[TopicPartition]:
     """What is said of all partitions, if none of them is refused."""
-    deadline = time.monotonic() + connection.timeout_s
+    pauses = _pauses(connection)
     while True:
         try:
             return _accepted(ask())
         except KafkaException as error:
-            is_late = time.monotonic() + _AGAIN_S > deadline
-            if is_late or error.args[0].code() not in _MOVING:
+            if error.args[0].code() not in _MOVING or not next(pauses, False):
                 raise
-        time.sleep(_AGAIN_S)
 
 
 def _accepted(found: Sequence[TopicPartition]) -> Sequence[TopicPartition]:

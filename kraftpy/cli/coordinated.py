@@ -35,9 +35,9 @@ def settled(
     """What an AdminClient is told of these groups, as Connection.results gives it."""
     pauses = _pauses(connection)
     answers = dict(ask(list(names)))
-    while (
-        moving := [name for name, each in answers.items() if _is_moving(connection, each)]
-    ) and next(pauses, False):
+    while moving := [name for name, each in answers.items() if _is_moving(connection, each)]:
+        if not next(pauses, False):
+            break
         answers |= ask(moving)
     return connection.results(answers)
 

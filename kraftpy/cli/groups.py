@@ -4,12 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
-from confluent_kafka import (
-    ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
-    ConsumerGroupType,
-    TopicPartition,
-)
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kraftpy.cli.client import (
@@ -20,6 +15,7 @@ from kraftpy.cli.client import (
     print_json,
     print_table,
 )
+from kraftpy.cli.coordinated import commit, committed, settled
 from kraftpy.cli.group_offsets import Place, Target, chosen_target, parse_topics
 
 _SPECS: Any = OffsetSpec
@@ -101,7 +97,8 @@ def _title(state: Any) -> str:
 def describe(connection: Connection, names: Sequence[str], as_json: bool) -> None:
     """Show members, committed offsets and lag of groups."""
     admin = connection.admin()
-    described = connection.results(admin.describe_consumer_groups(list(dict.fromkeys(names))))
+    unique = list(dict.fromkeys(names))
+    described = settled(connection, admin.describe_consumer_groups, unique)
     found = [_described(connection, admin, name, described[name]) for name in described]
     gone = [each["group"] for each in found if each["state"] == "Dead"]
     if gone:
@@ -126,13 +123,13 @@ def describe(connection: Connection, names: Sequence[str], as_json: bool) -> Non
 def _described(
     connection: Connection, admin: AdminClient, name: str, described: Any
 ) -> dict[str, Any]:
-    committed = _committed(connection, admin, name)
+    offsets = committed(connection, name, _all_places(connection, admin))
     owners = {
         (place.topic, place.partition): member
         for member in described.members
         for place in (member.assignment.topic_partitions if member.assignment else ())
     }
-    places = sorted({*committed, *owners})
+    places = sorted({*offsets, *owners})
     ends = _end_offsets(connection, admin, places)
     return {
         "group": name,
@@ -149,7 +146,7 @@ def _described(
             for each in described.members
         ],
         "partitions": [
-            _lag_row(place, committed.get(place), ends.get(place), owners.get(place))
+            _lag_row(place, offsets.get(place), ends.get(place), owners.get(place))
             for place in places
         ],
     }
@@ -169,14 +166,10 @@ def _lag_row(place: Place, committed: int | None, end: int | None, owner: Any) -
     }
 
 
-def _committed(connection: Connection, admin: AdminClient, name: str) -> dict[Place, int]:
-    asked = [ConsumerGroupTopicPartitions(name)]
-    found = connection.results(admin.list_consumer_group_offsets(asked))[name]
-    return {
-        (each.topic, each.partition): each.offset
-        for each in found.topic_partitions
-        if each.offset >= 0
-    }
+def _all_places(connection: Connection, admin: AdminClient) -> list[Place]:
+    """Every partition of the cluster: only an AdminClient could ask for all that a group has."""
+    known = admin.list_topics(timeout=connection.timeout_s).topics
+    return sorted((name, each) for name, topic in known.items() for each in topic.partitions)
 
 
 def _end_offsets(
@@ -244,18 +237,20 @@ def reset_offsets(
     if all_topics == bool(topics):
         raise click.UsageError("give either --topic or --all-topics")
     admin = connection.admin()
-    committed = _committed(connection, admin, name)
-    places = sorted(committed) if all_topics else _places(connection, admin, topics)
+    places = _places(connection, admin, topics) if topics else _all_places(connection, admin)
+    offsets = committed(connection, name, places)
+    if all_topics:
+        places = sorted(offsets)
     if not places:
         raise Refused(f"group {name} has no offsets")
-    new = _new_offsets(connection, admin, places, committed, target)
+    new = _new_offsets(connection, admin, places, offsets, target)
     if execute:
         _set_offsets(connection, admin, name, new)
     rows = [
         {
             "topic": place[0],
             "partition": place[1],
-            "committed": committed.get(place),
+            "committed": offsets.get(place),
             "new": new[place],
         }
         for place in places
@@ -301,15 +296,10 @@ def _new_offsets(
 def _set_offsets(
     connection: Connection, admin: AdminClient, name: str, new: dict[Place, int]
 ) -> None:
-    state = connection.results(admin.describe_consumer_groups([name]))[name].state
+    state = settled(connection, admin.describe_consumer_groups, [name])[name].state
     if state not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD):
         raise Refused(f"group {name} is {_title(state)}: stop its members first")
-    places = [TopicPartition(topic, index, offset) for (topic, index), offset in new.items()]
-    asked = [ConsumerGroupTopicPartitions(name, places)]
-    result = connection.results(admin.alter_consumer_group_offsets(asked))[name]
-    for each in result.topic_partitions:
-        if each.error is not None:
-            raise Refused(f"{each.topic}-{each.partition}: {each.error.str()}")
+    commit(connection, name, new)
 
 
 # -- delete -------------------------------------------------------------------------------------
@@ -322,7 +312,7 @@ def _set_offsets(
 def delete(connection: Connection, names: Sequence[str], as_json: bool) -> None:
     """Delete groups without members, and their offsets."""
     unique = list(dict.fromkeys(names))
-    connection.results(connection.admin().delete_consumer_groups(unique))
+    settled(connection, connection.admin().delete_consumer_groups, unique)
     if as_json:
         print_json({"deleted": unique})
     else:

@@ -11,7 +11,6 @@ opaque to the log, and compressed as one block if the attributes say so.
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -76,8 +75,7 @@ class BatchHeader(NamedTuple):
         return self.attributes & COMPRESSION_MASK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(NamedTuple):
     """One record as a producer wrote it. `offset` and `timestamp` are absolute."""
 
     offset: int
@@ -312,22 +310,31 @@ def _skip_varint(body: bytes, at: int) -> int:
 
 
 def _read_record(body: bytes, at: int, header: BatchHeader) -> tuple[Record, int]:
-    length, at = read_varint(body, at)
-    end = at + length
-    if length < 0 or end > len(body):
+    # A raw varint below 0x80 is all of it: nearly every one. An odd one is a negative number.
+    raw = body[at]
+    at += 1
+    if raw > 0x7F:
+        raw, at = _read_raw_varint(body, at - 1)
+    end = at + (raw >> 1)
+    if raw & 1 or end > len(body):
         raise ValueError("a record is longer than its batch")
-    timestamp_delta, at = read_varint(body, at + 1)
-    offset_delta, at = read_varint(body, at)
+    raw = body[at + 1]
+    at += 2
+    if raw > 0x7F:
+        raw, at = _read_raw_varint(body, at - 1)
+    timestamp_delta = (raw >> 1) ^ -(raw & 1)
+    raw = body[at]
+    at += 1
+    if raw > 0x7F:
+        raw, at = _read_raw_varint(body, at - 1)
+    offset_delta = (raw >> 1) ^ -(raw & 1)
     key, at = _read_bytes(body, at)
     value, at = _read_bytes(body, at)
-    count, at = read_varint(body, at)
-    headers = []
-    for _ in range(count):
-        name, at = _read_bytes(body, at)
-        header_value, at = _read_bytes(body, at)
-        if name is None:
-            raise ValueError("a header without a name")
-        headers.append((name.decode(), header_value))
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    if body[at]:
+        headers, at = _read_headers(body, at)
+    else:
+        at += 1
     if at != end:
         raise ValueError("a record does not end where it says")
     timestamp = (
@@ -335,14 +342,19 @@ def _read_record(body: bytes, at: int, header: BatchHeader) -> tuple[Record, int
         if header.attributes & LOG_APPEND_TIME
         else header.base_timestamp + timestamp_delta
     )
-    record = Record(
-        offset=header.base_offset + offset_delta,
-        timestamp=timestamp,
-        key=key,
-        value=value,
-        headers=tuple(headers),
-    )
-    return record, at
+    return Record(header.base_offset + offset_delta, timestamp, key, value, headers), at
+
+
+def _read_headers(body: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, at = read_varint(body, at)
+    headers = []
+    for _ in range(count):
+        name, at = _read_bytes(body, at)
+        value, at = _read_bytes(body, at)
+        if name is None:
+            raise ValueError("a header without a name")
+        headers.append((name.decode(), value))
+    return tuple(headers), at
 
 
 def _append_record(
@@ -371,12 +383,16 @@ def _append_bytes(body: bytearray, value: bytes | None) -> None:
 
 
 def _read_bytes(body: bytes, at: int) -> tuple[bytes | None, int]:
-    length, at = read_varint(body, at)
-    if length < 0:
+    raw = body[at]
+    at += 1
+    if raw > 0x7F:
+        raw, at = _read_raw_varint(body, at - 1)
+    if raw & 1:
         return None, at
-    if at + length > len(body):
+    end = at + (raw >> 1)
+    if end > len(body):
         raise ValueError("a field is longer than its batch")
-    return body[at : at + length], at + length
+    return body[at:end], end
 
 
 def _append_varint(body: bytearray, value: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.e2e.group_storm import consumer_of
@@ -21,6 +21,13 @@ from tests.interop.test_client_java import program
 PROGRAM = os.path.join(os.path.dirname(__file__), "group_member.py")
 WAIT_S = 90.0
 SESSION_MS = 6000
+# A broker that has not heard yet that it coordinates a group, or no more; librdkafka's AdminClient
+# asks nobody again.
+MOVING = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 Place = tuple[str, int, int]  # Topic, partition, offset.
 
 
@@ -128,7 +135,12 @@ class Group:
         """Until the coordinator has so many members, all of them with partitions."""
 
         def is_shared() -> bool:
-            found = self.admin.describe_consumer_groups([self.name])[self.name].result()
+            try:
+                found = self.admin.describe_consumer_groups([self.name])[self.name].result()
+            except KafkaException as error:
+                if error.args[0].code() in MOVING:
+                    return False
+                raise
             assigned = [each for each in found.members if each.assignment.topic_partitions]
             return found.state.name == "STABLE" and len(assigned) == len(found.members) == count
 

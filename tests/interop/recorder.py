@@ -1,9 +1,9 @@
 """A proxy between clients and brokers that notes which API versions are really sent.
 
 It owns no protocol but the first bytes of a request (api key, version, correlation id, client id)
-and of a response (correlation id, and of ApiVersions the error code). Bytes pass unchanged. What
-always holds: a request is `served` once its answer has passed, and `refused` if the broker closed
-the connection without one or told of an unsupported version.
+and of a response (correlation id, and of ApiVersions the error code). Bytes pass unchanged, unless
+a test is `changing` answers. What always holds: a request is `served` once its answer has passed,
+and `refused` if the broker closed the connection without one or told of an unsupported version.
 
 Brokers advertise the proxy's ports, so that clients never find the way around it.
 """
@@ -12,8 +12,8 @@ import asyncio
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 _HEAD: Final = struct.Struct(">hhih")
@@ -36,12 +36,20 @@ class _Waiting(NamedTuple):
     sent: Sent
 
 
+Change = Callable[[Sent, bytes], bytes]
+
+
+def _as_it_is(_: Sent, body: bytes) -> bytes:
+    return body
+
+
 class Recorder:
     """Proxies in a thread of their own, and what passed through them."""
 
     def __init__(self) -> None:
         self.served: set[Sent] = set()
         self.refused: list[tuple[Sent, str]] = []
+        self.change: Change = _as_it_is
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._servers: list[asyncio.Server] = []
@@ -113,7 +121,16 @@ class Recorder:
             writer.close()
             to_writer.close()
 
-    def _ask(self, body: bytes, waiting: deque[_Waiting]) -> None:
+    @contextmanager
+    def changing(self, change: Change) -> Iterator[None]:
+        """In here, answers are what `change` makes of them."""
+        self.change = change
+        try:
+            yield
+        finally:
+            self.change = _as_it_is
+
+    def _ask(self, body: bytes, waiting: deque[_Waiting]) -> bytes:
         key, version, correlation_id, length = _HEAD.unpack_from(body)
         client = body[_HEAD.size : _HEAD.size + max(length, 0)].decode()
         sent = Sent(client, key, version)
@@ -121,17 +138,19 @@ class Recorder:
             self.served.add(sent)  # Nothing will be said of it.
         else:
             waiting.append(_Waiting(correlation_id, sent))
+        return body
 
-    def _answer(self, body: bytes, waiting: deque[_Waiting]) -> None:
+    def _answer(self, body: bytes, waiting: deque[_Waiting]) -> bytes:
         (correlation_id,) = struct.unpack_from(">i", body)
         expected, sent = waiting.popleft()
         if correlation_id != expected:
             self.refused.append((sent, f"answered as {correlation_id}, not {expected}"))
         elif sent.api_key == _API_VERSIONS and body[4:6] == struct.pack(">h", _UNSUPPORTED_VERSION):
             # Not a refusal: clients begin with the latest version they know and step down.
-            return
+            return body
         else:
             self.served.add(sent)
+        return self.change(sent, body)
 
 
 def _acks(body: bytes, version: int, at: int) -> int:
@@ -148,13 +167,13 @@ def _acks(body: bytes, version: int, at: int) -> int:
 
 
 async def _pipe(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: Callable[[bytes], None]
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: Callable[[bytes], bytes]
 ) -> None:
     """Frames from one side to the other until either goes."""
     with suppress(OSError, asyncio.IncompleteReadError):
         while True:
             head = await reader.readexactly(4)
             body = await reader.readexactly(struct.unpack(">i", head)[0])
-            note(body)
-            writer.write(head + body)
+            body = note(body)
+            writer.write(struct.pack(">i", len(body)) + body)
             await writer.drain()

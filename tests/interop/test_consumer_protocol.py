@@ -179,15 +179,16 @@ def test_the_java_client(quick: Served) -> None:
     run([*program("Groups"), "consumer", quick.bootstrap, quick.topic("java")])
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_coordinator_is_killed(
-    tmp_path_factory: pytest.TempPathFactory, recorder: Recorder
+    tmp_path_factory: pytest.TempPathFactory, recorder: Recorder, kind: str
 ) -> None:
     directory = tmp_path_factory.mktemp("killed")
     with three_brokers(directory, recorder, *QUICK_TO_FAIL) as served:
         processes = served.processes
         assert processes is not None
         topic = create_topic(served, PARTITIONS, replicas=3)
-        with group(served, topic, "uniform", KIND) as members:
+        with group(served, topic, "uniform", kind) as members:
             expected = produce(served, topic, range(PARTITIONS), 20)
             members.start(3)
             members.wait_until_shared(3)

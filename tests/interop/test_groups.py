@@ -40,6 +40,8 @@ if FULL:
     ALL += [("java", "sticky"), ("java", "cooperative-sticky")]
     ONE_OF_EACH = EIGHT = KILLED = SLEEPING = ALL
 PARTITIONS = 6
+# It keeps what it has while others join, and commits again when they have.
+HARMLESS = {("java", "cooperative-sticky"): {"RebalanceInProgressException"}}
 SHORT_SESSION_MS = 2500  # Where a member is to be missed.
 
 
@@ -68,10 +70,9 @@ def test_members_come_and_leave_and_nothing_is_processed_twice(
         expected |= produce(dev, topic, range(PARTITIONS), 20)
         members.wait_for_all(expected)
         all_committed(members, 60)
-        refused = [each for member in members.members for each in member.said("refused")]
-        twice = {place for place, times in members.processed.items() if times > 1}
-        assert not twice or refused, "twice, although every commit was taken"
-        assert not refused
+        refused = {each["refused"] for member in members.members for each in member.said("refused")}
+        assert refused <= HARMLESS.get((kind, strategy), set())
+        assert set(members.processed.values()) == {1}
 
 
 @pytest.mark.parametrize(("kind", "strategy"), EIGHT)
@@ -171,16 +172,17 @@ def test_partitions_and_topics_that_are_added_are_read(
     dev: Served, kind: str, strategy: str
 ) -> None:
     """By a pattern; and a topic that grows."""
-    topic = create_topic(dev, 2, f"grown-{kind}")
+    prefix = f"grown-{kind}-{strategy}"
+    topic = create_topic(dev, 2, prefix)
     with group(dev, topic, strategy, kind) as members:
-        members.start(2, topic=f"^grown-{kind}.*")
+        members.start(2, topic=f"^{prefix}.*")
         members.wait_until_shared(2)
         expected = produce(dev, topic, range(2), 10)
         members.wait_for_all(expected)
         grow_topic(dev, topic, 4)
         expected |= produce(dev, topic, range(4), 10)
         members.wait_for_all(expected)
-        second = create_topic(dev, 2, f"grown-{kind}")
+        second = create_topic(dev, 2, prefix)
         expected |= produce(dev, second, range(2), 10)
         members.wait_for_all(expected)
 

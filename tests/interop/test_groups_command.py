@@ -2,6 +2,9 @@
 
 import json
 import signal
+import struct
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -9,8 +12,19 @@ from click.testing import CliRunner, Result
 
 from kraftpy.cli.main import cli
 from kraftpy.errors import ConfigError, KraftError
+from tests.e2e.cluster_processes import PROGRAM
 from tests.interop.clusters import Served
 from tests.interop.group_processes import Group, create_topic, group, produce
+from tests.interop.recorder import Sent
+
+NOT_COORDINATOR = struct.pack(">h", 16)
+# Where an answer of one group has its error code, counted from the end if negative, and from which
+# version on.
+ERROR_CODES = {
+    "OffsetCommit": (8, -5, 8),
+    "OffsetFetch": (9, -4, 8),
+    "ConsumerGroupDescribe": (69, 10, 0),
+}
 
 
 def run(served: Served, *arguments: str) -> Result:
@@ -100,6 +114,38 @@ def test_a_group_is_deleted_when_nobody_is_in_it(dev: Served, behind: Group) -> 
     assert behind.name not in {row["group"] for row in found(dev, "list")}
     assert isinstance(run(dev, "describe", behind.name).exception, KraftError)
     assert isinstance(run(dev, "delete", behind.name).exception, KraftError)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asks"),
+    [
+        (["describe"], ["ConsumerGroupDescribe", "OffsetFetch"]),
+        (["reset-offsets", "--all-topics", "--to-earliest"], ["OffsetFetch"]),
+        (["reset-offsets", "--all-topics", "--to-earliest", "--execute"], ["OffsetCommit"]),
+    ],
+)
+def test_who_coordinates_the_group_no_more_is_not_the_last_one_asked(
+    dev: Served, behind: Group, arguments: list[str], asks: list[str]
+) -> None:
+    """In a process of its own: a client library may end it."""
+    end(behind)
+    left = {ERROR_CODES[each][0]: ERROR_CODES[each][1:] for each in asks}
+
+    def moved(sent: Sent, body: bytes) -> bytes:
+        if sent.api_key not in left:
+            return body
+        at, version_min = left.pop(sent.api_key)
+        assert sent.version >= version_min
+        at %= len(body)
+        return body[:at] + NOT_COORDINATOR + body[at + 2 :]
+
+    command = [sys.executable, "-c", PROGRAM, "groups", *arguments, behind.name]
+    with dev.recorder.changing(moved):
+        done = subprocess.run(
+            [*command, "-b", dev.bootstrap], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not left  # Each of them was refused once.
 
 
 @pytest.mark.parametrize(

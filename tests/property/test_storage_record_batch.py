@@ -5,6 +5,8 @@ place of the records. Base offset, leader epoch and magic lie outside the CRC, s
 go unseen by `damage`: the log checks the first two against its own state.
 """
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +21,7 @@ from kraftpy.storage.record_batch import (
     iter_records,
     iter_values,
     read_header,
+    read_varint,
     stamp,
     validate,
 )
@@ -136,6 +139,70 @@ def test_nonsense_behind_a_good_header_gives_only_the_typed_error(
             read()
         except InvalidBatch:
             continue
+
+
+def plainly_read(data: bytearray) -> list[Record]:
+    """The records of an uncompressed batch, one varint after the other, without a short cut."""
+    header, body, at = read_header(data), bytes(data[61:]), 0
+    found = []
+
+    def field() -> bytes | None:
+        nonlocal at
+        length, at = read_varint(body, at)
+        if length < 0:
+            return None
+        if at + length > len(body):
+            raise ValueError
+        at += length
+        return body[at - length : at]
+
+    def named() -> tuple[str, bytes | None]:
+        name, value = field(), field()
+        if name is None:
+            raise ValueError
+        return name.decode(), value
+
+    for _ in range(header.record_count):
+        length, at = read_varint(body, at)
+        end = at + length
+        timestamp, at = read_varint(body, at + 1)
+        delta, at = read_varint(body, at)
+        key, value = field(), field()
+        count, at = read_varint(body, at)
+        headers = tuple(named() for _ in range(count))
+        if length < 0 or at != end:
+            raise ValueError
+        offset = header.base_offset + delta
+        found.append(Record(offset, header.base_timestamp + timestamp, key, value, headers))
+    if at != len(body):
+        raise ValueError
+    return found
+
+
+@given(records=record_lists(), place=st.integers(0), noise=st.binary(max_size=3))
+@settings(deadline=None, max_examples=300)
+def test_short_numbers_are_read_as_long_ones_are(
+    records: list[Record], place: int, noise: bytes
+) -> None:
+    data = build_batch(records)
+    at = 61 + place % (len(data) - 61)
+    data[at : at + len(noise)] = noise[: len(data) - at]
+    try:
+        expected = plainly_read(data)
+    except (IndexError, ValueError):
+        with pytest.raises(InvalidBatch):
+            list(iter_records(data))
+    else:
+        assert list(iter_records(data)) == expected
+
+
+def test_a_record_ends_where_it_says() -> None:
+    data = build_batch([Record(offset=0, timestamp=0, key=None, value=b"v")])
+    data[61] += 2  # One byte more, and there is one.
+    data.append(0)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    with pytest.raises(InvalidBatch, match="a record does not end where it says"):
+        list(iter_records(data))
 
 
 @given(data=st.binary(max_size=300))

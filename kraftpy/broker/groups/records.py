@@ -10,6 +10,7 @@ as far back as Kafka reads them; written are those that every Kafka since 2.3 ca
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kraftpy.errors import InvalidBatch
@@ -24,12 +25,14 @@ _GROUP_VERSION: Final = 3
 _FIRST_FLEXIBLE: Final = 4  # Of both values.
 _VERSION_MAX: Final = 4
 _NEVER: Final = -1
+_NAMES_KEPT: Final = 256
 
 _BYTE: Final = struct.Struct(">b")
 _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
-_OFFSET_HEAD: Final = struct.Struct(">hqi")  # Version 3: version, offset, leader epoch.
+# Version 3: version, offset, leader epoch, size of the metadata.
+_OFFSET_START: Final = struct.Struct(">hqih")
 
 
 class OffsetRecord(NamedTuple):
@@ -104,8 +107,8 @@ def offset_value(record: OffsetRecord) -> bytes:
         head = _SHORT.pack(_OFFSET_VERSION_WITH_EXPIRY) + _LONG.pack(record.offset)
         times = _LONG.pack(record.commit_ms) + _LONG.pack(record.expire_ms)
         return b"".join((head, _SHORT.pack(len(text)), text, times))
-    head = _OFFSET_HEAD.pack(_OFFSET_VERSION, record.offset, record.leader_epoch)
-    return b"".join((head, _SHORT.pack(len(text)), text, _LONG.pack(record.commit_ms)))
+    start = _OFFSET_START.pack(_OFFSET_VERSION, record.offset, record.leader_epoch, len(text))
+    return b"".join((start, text, _LONG.pack(record.commit_ms)))
 
 
 def group_key(group: str) -> bytes:
@@ -159,23 +162,31 @@ def key_type(key: bytes) -> int:
 
 def read_offset_key(key: bytes) -> OffsetKey:
     try:
-        size = _SHORT.unpack_from(key, 2)[0]
-        at = 4 + size
-        topic_size = _SHORT.unpack_from(key, at)[0]
-        end = at + 2 + topic_size
-        partition = _INT.unpack_from(key, end)[0]
-        return OffsetKey(key[4:at].decode(), key[at + 2 : end].decode(), partition)
+        group, topic, end = _read_names(key[: -_INT.size])
+        return OffsetKey(group, topic, _INT.unpack_from(key, end)[0])
     except (struct.error, UnicodeDecodeError) as error:
         raise InvalidBatch(f"the key of an offset: {error}") from error
+
+
+@lru_cache(maxsize=_NAMES_KEPT)
+def _read_names(key: bytes) -> tuple[str, str, int]:
+    """The group and the topic of an offset's key, and where its partition is.
+
+    Most keys differ from one that was read before in the partition alone.
+    """
+    at = 4 + _SHORT.unpack_from(key, 2)[0]
+    start = at + _SHORT.size
+    end = start + _SHORT.unpack_from(key, at)[0]
+    return key[4:at].decode(), key[start:end].decode(), end
 
 
 def read_offset(value: bytes) -> OffsetRecord:
     try:
         if value[1] == _OFFSET_VERSION and not value[0]:  # What we write ourselves: nearly all.
-            _, offset, leader_epoch = _OFFSET_HEAD.unpack_from(value)
-            end = 16 + _SHORT.unpack_from(value, 14)[0]
-            commit_ms = _LONG.unpack_from(value, end)[0]
-            return OffsetRecord(offset, leader_epoch, value[16:end].decode(), commit_ms)
+            _, offset, leader_epoch, size = _OFFSET_START.unpack_from(value)
+            end = _OFFSET_START.size + size
+            metadata = value[_OFFSET_START.size : end].decode() if size else ""
+            return OffsetRecord(offset, leader_epoch, metadata, _LONG.unpack_from(value, end)[0])
         return _read_other_offset(Reader(value))
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise InvalidBatch(f"a committed offset: {error}") from error

@@ -18,6 +18,7 @@ import org.apache.kafka.common.GroupState;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.serialization.*;
+import org.apache.kafka.common.utils.Utils;
 import sun.misc.Signal;
 
 /**
@@ -30,6 +31,8 @@ import sun.misc.Signal;
  */
 public class Groups {
     static final long WAIT_MS = 60_000;
+    static final long NEW_EPOCH_MS = 10_000;
+    static final long HEARTBEAT_MS = 300;
     static final int PARTITIONS = 4;
     static final Map<String, String> ASSIGNORS = Map.of(
         "range", RangeAssignor.class.getName(),
@@ -76,7 +79,7 @@ public class Groups {
     static Map<String, String> classic(String strategy) {
         String session = System.getenv().getOrDefault("GROUP_MEMBER_SESSION_MS", "6000");
         return Map.of("group.protocol", "classic", "session.timeout.ms", session,
-            "heartbeat.interval.ms", "300",
+            "heartbeat.interval.ms", "" + HEARTBEAT_MS,
             "partition.assignment.strategy", ASSIGNORS.get(strategy));
     }
 
@@ -199,7 +202,7 @@ public class Groups {
             try {
                 commit();
             } catch (RebalanceInProgressException error) {
-                refused(error); // Once more in the next turn, or when partitions are revoked.
+                refused(error.getClass().getSimpleName()); // Once more in the next turn, or when partitions are revoked.
             } catch (CommitFailedException error) {
                 isBehind = false; // It is a member no more; another one has them.
                 fenced(error);
@@ -211,18 +214,33 @@ public class Groups {
             story.count++;
         }
 
-        void refused(Exception error) {
+        void refused(String why) {
         }
 
         void fenced(CommitFailedException error) {
             throw error;
         }
 
+        /** One that met a new epoch, of which the member is about to hear, is sent again. */
         void commit() {
-            if (isBehind) {
-                consumer.commitSync();
-                isBehind = false;
+            long deadline = System.nanoTime() + NEW_EPOCH_MS * 1_000_000;
+            while (isBehind) {
+                try {
+                    consumer.commitSync();
+                    isBehind = false;
+                } catch (CommitFailedException error) {
+                    if (!isStale(error) || System.nanoTime() > deadline) {
+                        throw error;
+                    }
+                    refused("STALE_MEMBER_EPOCH");
+                    Utils.sleep(HEARTBEAT_MS);
+                }
             }
+        }
+
+        /** Whether it is a member still; the exception says so in its text alone. */
+        static boolean isStale(CommitFailedException error) {
+            return error.getMessage().contains("stale member epoch");
         }
 
         @Override
@@ -263,13 +281,13 @@ public class Groups {
         }
 
         @Override
-        void refused(Exception error) {
-            System.out.printf("{\"refused\": \"%s\"}%n", error.getClass().getSimpleName());
+        void refused(String why) {
+            System.out.printf("{\"refused\": \"%s\"}%n", why);
         }
 
         @Override
         void fenced(CommitFailedException error) {
-            refused(error);
+            refused(error.getClass().getSimpleName());
         }
 
         @Override

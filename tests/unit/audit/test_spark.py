@@ -20,6 +20,7 @@ import pytest
 
 import kraftpy
 from kraftpy.audit.local import CHUNKED, SCREENED, SHARDED, WHOLE, Options, audit
+from kraftpy.audit.source.stores import from_anywhere
 from kraftpy.audit.state import STATE_FILE
 from kraftpy.audit.state import audit as audit_with_state
 from kraftpy.audit.violations import AuditResult
@@ -33,11 +34,17 @@ from kraftpy.storage.file_layer import OsFiles
 from kraftpy.types import BrokerId, Offset
 from tests.unit.audit import cluster_logs, partition_logs, placement_logs
 from tests.unit.audit.cases import BREAKING
-from tests.unit.audit.log_files import batch, batches_of, leader, write_segment
+from tests.unit.audit.log_files import SEGMENT, batch, batches_of, leader, write_segment
 from tests.unit.audit.logs import Log, cluster, ids, new_partition, topic
 from tests.unit.audit.test_stretches import busy_log
 
-pyspark = pytest.importorskip("pyspark", reason="the Spark engine needs the audit extra")
+pytest.importorskip("pyspark", reason="the Spark engine needs the audit extra")
+
+import pyspark
+from pyspark.sql.types import StructType
+
+from kraftpy.audit.spark.kraft_log import KraftReader, SplitPartition
+
 LOADED = (partition_logs, placement_logs, cluster_logs)
 # All of them are compared without Spark (test_engines.py).
 CASES = {"a_fence_before_its_changes"}
@@ -244,8 +251,8 @@ def python_without_kraftpy(directory: Path) -> Path:
 
 
 def test_spark_submit_runs_the_audit_from_a_zip(tmp_path: Path) -> None:
-    """Its exit code and rows are the command's; what spark-submit sets is heeded. The log is where
-    the driver finds it, by a path of its own."""
+    """Its exit code and rows are the command's; what spark-submit sets is heeded. Tasks, which may
+    run in another directory, are given whole paths."""
     three_nodes(tmp_path / "logs")
     try:
         require_java()
@@ -277,7 +284,20 @@ def test_spark_submit_runs_the_audit_from_a_zip(tmp_path: Path) -> None:
     told = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     local = audit([str(tmp_path / "logs")])
     assert told["engine"] == "spark"
+    assert [node["path"] for node in told["nodes"]] == [node.path for node in local.nodes]
     assert told["found"] == [str(each) for each in local.violations]
+
+
+def test_tasks_of_a_table_are_given_whole_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_live(tmp_path / "log")
+    monkeypatch.chdir(tmp_path)
+    (task,) = KraftReader({"path": "log"}, StructType()).partitions()
+    assert isinstance(task, SplitPartition)
+    assert task.split is not None
+    assert task.split.path == str(tmp_path / "log" / SEGMENT)
+    assert from_anywhere("s3://logs/node-1") == "s3://logs/node-1"
 
 
 def write_begun(place: Path, batches: Sequence[bytes], state: Path) -> None:

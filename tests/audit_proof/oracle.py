@@ -55,8 +55,9 @@ class Small:
         return list(self.paths)
 
 
-def write_small(directory: Path) -> Small:
-    good = good_records(GOOD_RECORDS, directory / "good", topics=2, per_topic=3)
+def write_small(directory: Path, records: int = GOOD_RECORDS) -> Small:
+    """With that many good records in each log."""
+    good = good_records(records, directory / "good", topics=2, per_topic=3)
     quorum = write_nodes(good, directory / QUORUM)
     paths, evidence = {QUORUM: str(quorum.directory)}, {}
     for number, (name, cases) in enumerate(plots(every_case()).items()):

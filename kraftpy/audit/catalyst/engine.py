@@ -32,6 +32,7 @@ from kraftpy.audit.registering import register
 from kraftpy.audit.rules.book import RULES
 from kraftpy.audit.source.directories import LogDirectory, find_logs
 from kraftpy.audit.source.pieces import plan_replay
+from kraftpy.audit.source.stores import from_anywhere
 from kraftpy.audit.source.survey import survey_logs
 from kraftpy.audit.violations import CLUSTER, AuditResult, Unchecked, Violation
 
@@ -98,6 +99,7 @@ def audit(
 ) -> AuditResult:
     """Audit the metadata logs in `paths` as the other engines do, if they are small."""
     options = options or Options()
+    paths = [*map(from_anywhere, paths)]
     result, logs = begin_result(options.run, NAME, find_logs(paths))
     result.mode = "whole"
     size = sum(log.size for log in logs)

@@ -80,6 +80,11 @@ class ArrowStore:
         return bool(self._filesystem.get_file_info(self._inner(path)).type == FileType.Directory)
 
 
+def from_anywhere(path: str) -> str:
+    """The path as every process of this machine has it: a task's directory is not the driver's."""
+    return path if _SCHEME in path else os.path.join(os.getcwd(), path)
+
+
 def store_of(path: str) -> Store:
     """The store that holds a path; OSError or ValueError if there is none for its scheme."""
     if _SCHEME not in path:

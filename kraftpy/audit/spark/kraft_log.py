@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from kraftpy.audit.source.directories import LogDirectory, find_logs
 from kraftpy.audit.source.splits import Split, splits_of
+from kraftpy.audit.source.stores import from_anywhere
 from kraftpy.errors import ConfigError
 
 _MB: Final = 1024 * 1024
@@ -66,7 +67,7 @@ class KraftReader(DataSourceReader):
     def _logs(self) -> list[LogDirectory]:
         paths = self._options.get("paths")
         wanted = json.loads(paths) if paths else [self._options["path"]]
-        found = find_logs(wanted)
+        found = find_logs([from_anywhere(path) for path in wanted])
         if found.problems:
             raise ConfigError("; ".join(found.problems))
         nodes = self._options.get("nodes")

@@ -21,6 +21,7 @@ from kraftpy.audit.screening import Screened
 from kraftpy.audit.source.directories import LogDirectory, find_logs
 from kraftpy.audit.source.pieces import Piece, Plan, plan_replay
 from kraftpy.audit.source.splits import cut_pieces, splits_of
+from kraftpy.audit.source.stores import from_anywhere
 from kraftpy.audit.source.survey import judge_survey
 from kraftpy.audit.spark.judging import LOOKED, Judging, ended_of, judge, shards_for
 from kraftpy.audit.spark.replaying import partitions_of, replay_in_shards, screened_of
@@ -47,9 +48,10 @@ def audit(
     the driver and all tasks can read, as kraftpy.audit.state has it."""
     options = options or Options()
     register(spark)
-    result, logs = begin_result(options.run, "spark", find_logs(paths))
+    result, logs = begin_result(options.run, "spark", find_logs([*map(from_anywhere, paths)]))
     if not logs:
         return finish_result(result)
+    state = None if state is None else from_anywhere(state)
     return _Pipeline(spark, options, result, logs, state).run()
 
 

@@ -1,13 +1,16 @@
 """The Spark engine gives the same rows as the local one: one session, logs of several kinds.
 
 It runs in a process of its own: Spark leaves a JVM and threads behind, which belong to no other
-test, and its own warnings are not ours to fail on.
+test, and its own warnings are not ours to fail on. Logs are small, so that starting and compiling
+is what costs: Java and Spark are told to compile little.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +18,9 @@ from typing import Any
 
 import pytest
 
+import kraftpy
 from kraftpy.audit.local import CHUNKED, SCREENED, SHARDED, WHOLE, Options, audit
+from kraftpy.audit.source.stores import from_anywhere
 from kraftpy.audit.state import STATE_FILE
 from kraftpy.audit.state import audit as audit_with_state
 from kraftpy.audit.violations import AuditResult
@@ -29,17 +34,29 @@ from kraftpy.storage.file_layer import OsFiles
 from kraftpy.types import BrokerId, Offset
 from tests.unit.audit import cluster_logs, partition_logs, placement_logs
 from tests.unit.audit.cases import BREAKING
-from tests.unit.audit.log_files import batch, batches_of, leader, write_segment
+from tests.unit.audit.log_files import SEGMENT, batch, batches_of, leader, write_segment
 from tests.unit.audit.logs import Log, cluster, ids, new_partition, topic
 from tests.unit.audit.test_stretches import busy_log
 
-pyspark = pytest.importorskip("pyspark", reason="the Spark engine needs the audit extra")
-LOADED = (partition_logs, placement_logs, cluster_logs)
-# One of each kind of check; all of them are compared without Spark (test_engines.py).
-CASES = {30, 35}
-ODD = {"three-nodes", "lost-range", "torn"}
+pytest.importorskip("pyspark", reason="the Spark engine needs the audit extra")
 
-# Reads jobs, one per line: the log, how its replay is cut, and the state to go on from.
+import pyspark
+from pyspark.sql.types import StructType
+
+from kraftpy.audit.spark.kraft_log import KraftReader, SplitPartition
+
+LOADED = (partition_logs, placement_logs, cluster_logs)
+# All of them are compared without Spark (test_engines.py).
+CASES = {"a_fence_before_its_changes"}
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+INTERPRETED = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+# Is given jobs: the log, how its replay is cut, and the state to go on from. Then it counts the
+# rows of all tables, and reads a log while a batch is being written, and when it is there.
 PROGRAM = """
 import json, sys
 from kraftpy.audit.local import Options
@@ -47,17 +64,24 @@ from kraftpy.audit.spark.pipeline import audit
 from kraftpy.audit.spark.session import new_session
 from tests.unit.audit.test_spark import told
 
-spark = new_session("local[2]")
+given = json.load(sys.stdin)
+spark = new_session("local[2]", given["conf"])
 results = []
-for path, replay, state in json.loads(sys.argv[2]):
+for path, replay, state in given["jobs"]:
     options = Options(split_bytes=4096, shards=3, replay=replay)
     results.append(told(audit(spark, [path], options, state)))
 tables = {}
-for table in ("batches", "control", "records", "sharded", "snapshots"):
+def read(table, path):
     reader = spark.read.format("kraft_log").option("table", table).option("split_mb", "0.004")
-    tables[table] = reader.load(sys.argv[1]).count()
+    return reader.load(path).count()
+for table in ("batches", "control", "records", "sharded", "snapshots"):
+    tables[table] = read(table, given["tables"])
+live = [read("records", given["live"])]
+with open(given["live"] + "/00000000000000000000.log", "ab") as file:
+    file.write(bytes.fromhex(given["rest"]))
+live.append(read("records", given["live"]))
 spark.stop()
-print("RESULT", json.dumps({"results": results, "tables": tables}))
+print("RESULT", json.dumps({"results": results, "tables": tables, "live": live}))
 """
 
 
@@ -107,7 +131,7 @@ def lost_range(directory: Path) -> None:
 
 def write_all(directory: Path) -> list[Path]:
     for case in BREAKING:
-        if case.rule in CASES:
+        if case.name in CASES:
             write_segment(directory / case.name, batches_of(case.write()))
     three_nodes(directory / "three-nodes")
     lost_range(directory / "lost-range")
@@ -128,23 +152,44 @@ def told(result: AuditResult) -> dict[str, object]:
     }
 
 
-def run_spark(tables: Path, jobs: Sequence[tuple[Path, str, Path | None]]) -> Any:
+Job = tuple[Path, str, Path | None]
+
+
+def run_spark(tables: Path, live: Path, jobs: Sequence[Job]) -> Any:
     """What Spark tells of each job, and the sizes of tables."""
     try:
         require_java()
     except ConfigError as missing:
         pytest.skip(str(missing))
-    given = [(str(log), replay, state and str(state)) for log, replay, state in jobs]
+    given = {
+        "conf": INTERPRETED,
+        "jobs": [(str(log), replay, state and str(state)) for log, replay, state in jobs],
+        "tables": str(tables),
+        "live": str(live),
+        "rest": write_live(live).hex(),
+    }
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tables), json.dumps(given)],
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps(given),
         capture_output=True,
         text=True,
         check=False,
         timeout=900,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": JAVA},
     )
     assert "RESULT" in done.stdout, done.stderr[-3000:]
     return json.loads(done.stdout.split("RESULT", 1)[1])
+
+
+def write_live(place: Path) -> bytes:
+    """A log that ends in half of a batch of one record; what is missing of it."""
+    log = cluster()
+    for number in range(5):
+        log.write(log.change(isr=ids(1, 2) if number % 2 == 0 else ids(1, 2, 3)))
+    batches = batches_of(log)
+    half = len(batches[-1]) // 2
+    write_segment(place, [*batches[:-1], batches[-1][:half]])
+    return batches[-1][half:]
 
 
 def as_json(result: AuditResult) -> Any:
@@ -159,15 +204,15 @@ def test_spark_tells_what_the_local_engine_tells(tmp_path: Path) -> None:
     states = [tmp_path / f"state-{number}" for number in range(3)]
     write_begun(begun, batches, states[2])
     write_segment(whole, batches)
-    jobs: list[tuple[Path, str, Path | None]] = [(log, SHARDED, None) for log in logs]
-    jobs += [(log, CHUNKED, None) for log in logs if log.name in ODD]
-    going_on = [
+    jobs: list[Job] = [(log, SHARDED, None) for log in logs if log.name != "lost-range"]
+    jobs += [(tmp_path / "logs" / name, CHUNKED, None) for name in ("three-nodes", "lost-range")]
+    going_on: list[Job] = [
         (begun, SHARDED, states[0]),
         (whole, CHUNKED, states[0]),
         (begun, CHUNKED, states[1]),
         (whole, SHARDED, states[2]),
     ]
-    found = run_spark(tmp_path / "logs" / "three-nodes", [*jobs, *going_on])
+    found = run_spark(tmp_path / "logs" / "three-nodes", tmp_path / "live", [*jobs, *going_on])
     for number, (log, replay, _) in enumerate([*jobs, *going_on]):
         for mode in (WHOLE, SCREENED):
             expected = as_json(audit([str(log)], Options(mode=mode)))
@@ -178,30 +223,81 @@ def test_spark_tells_what_the_local_engine_tells(tmp_path: Path) -> None:
     assert as_json(gone_on) == as_json(audit([str(whole)]))
     assert found["tables"]["sharded"] == 1
     assert all(count > 0 for count in found["tables"].values())
+    assert found["live"][1] == found["live"][0] + 1 > 1
 
 
-def test_spark_submit_runs_the_audit(tmp_path: Path) -> None:
-    """Its exit code and rows are the command's; what spark-submit sets is heeded."""
-    three_nodes(tmp_path)
+def elsewhere() -> dict[str, str]:
+    """Our environment, without a path to modules."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def python_without_kraftpy(directory: Path) -> Path:
+    """One that has what kraftpy needs, but not kraftpy, which is only linked into ours."""
+    venv.create(directory)
+    (own,) = directory.glob("lib/python*/site-packages")
+    (own / "required.pth").write_text(str(Path(pyspark.__file__).parents[1]))
+    python = directory / "bin" / "python"
+    tried = subprocess.run(
+        [python, "-c", "import numba, pyspark; import kraftpy"],
+        env=elsewhere(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=directory,
+    )
+    assert "No module named 'kraftpy'" in tried.stderr
+    return python
+
+
+def test_spark_submit_runs_the_audit_from_a_zip(tmp_path: Path) -> None:
+    """Its exit code and rows are the command's; what spark-submit sets is heeded. Tasks, which may
+    run in another directory, are given whole paths."""
+    three_nodes(tmp_path / "logs")
     try:
         require_java()
     except ConfigError as missing:
         pytest.skip(str(missing))
     home = Path(pyspark.__file__).parent
-    flags = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=2"]
+    package = Path(kraftpy.__file__).parent
+    zipped = shutil.make_archive(str(tmp_path / "kraftpy"), "zip", package.parent, package.name)
+    program = shutil.copy(spark_audit.__file__, tmp_path)
+    flags = ["--master", "local[1]", "--py-files", zipped]
+    flags += [word for name, value in INTERPRETED.items() for word in ("--conf", f"{name}={value}")]
     done = subprocess.run(
-        [home / "bin" / "spark-submit", *flags, spark_audit.__file__, str(tmp_path), "--json"],
+        [home / "bin" / "spark-submit", *flags, program, "logs", "--json"],
         capture_output=True,
         text=True,
         check=False,
         timeout=600,
-        env={**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
+        cwd=tmp_path,
+        env={
+            **elsewhere(),
+            "SPARK_HOME": str(home),
+            "PYSPARK_PYTHON": str(python_without_kraftpy(tmp_path / "bare")),
+            "JAVA_TOOL_OPTIONS": JAVA,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "NUMBA_DISABLE_JIT": "1",  # The log is small; what is zipped is compiled every time.
+        },
     )
     assert done.returncode == 1, done.stderr[-3000:]
     told = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
-    local = audit([str(tmp_path)])
+    local = audit([str(tmp_path / "logs")])
     assert told["engine"] == "spark"
+    assert [node["path"] for node in told["nodes"]] == [node.path for node in local.nodes]
     assert told["found"] == [str(each) for each in local.violations]
+
+
+def test_tasks_of_a_table_are_given_whole_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_live(tmp_path / "log")
+    monkeypatch.chdir(tmp_path)
+    (task,) = KraftReader({"path": "log"}, StructType()).partitions()
+    assert isinstance(task, SplitPartition)
+    assert task.split is not None
+    assert task.split.path == str(tmp_path / "log" / SEGMENT)
+    assert from_anywhere("s3://logs/node-1") == "s3://logs/node-1"
 
 
 def write_begun(place: Path, batches: Sequence[bytes], state: Path) -> None:

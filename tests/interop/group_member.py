@@ -24,6 +24,9 @@ HEARTBEAT_MS = 300
 METADATA_MS = 500
 RECORDS_AT_ONCE = 20
 POLL_MS = 100
+# kafka-python 3.0.12 forgets a join that ends while no poll waits for it: it has its partitions by
+# then, never says so, and is taken out after its session. A poll of 100 ms often ends just then.
+KAFKA_PYTHON_POLL_MS = 3000
 NEW_EPOCH_S = 10.0
 ASSIGNORS = {
     "range": ("range", "RangePartitionAssignor"),
@@ -180,7 +183,8 @@ def kafka_python(
     consumer = KafkaConsumer(**_settings("kafka", bootstrap, group, strategy, instance))
     consumer.subscribe(**_subject(topic), listener=Listener())
     while not stopping:
-        ends = _process(consumer.poll(timeout_ms=POLL_MS, max_records=RECORDS_AT_ONCE))
+        found = consumer.poll(timeout_ms=KAFKA_PYTHON_POLL_MS, max_records=RECORDS_AT_ONCE)
+        ends = _process(found)
         try:
             if ends:
                 consumer.commit()

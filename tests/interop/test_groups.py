@@ -40,8 +40,8 @@ if FULL:
     ALL += [("java", "sticky"), ("java", "cooperative-sticky")]
     ONE_OF_EACH = EIGHT = KILLED = SLEEPING = ALL
 PARTITIONS = 6
-# They keep what they have while others join, and commit again when they have: a commit that is on its
-# way when the generation changes is refused, and nothing is processed twice.
+# They keep what they have while others join, and commit again when they have: a commit that is on
+# its way when the generation changes is refused, and nothing is processed twice.
 HARMLESS = {
     ("java", "cooperative-sticky"): {"RebalanceInProgressException"},
     ("confluent", "cooperative-sticky"): {"ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"},

@@ -198,3 +198,19 @@ def produce(served: Served, topic: str, partitions: Iterable[int], count: int) -
             producer.produce(topic, b"%d" % number, partition=partition, on_delivery=delivered)
     assert producer.flush(WAIT_S) == 0
     return places
+
+
+def through_every_size(members: Group, most: int) -> None:
+    """One after the other comes, then goes but for the first; each size reads what it is sent. The
+    topic has a partition for each."""
+    expected: set[Place] = set()
+    for size in range(1, most + 1):
+        members.start()
+        expected |= produce(members.served, members.topic, range(most), 5)
+        members.wait_until_shared(size)
+        members.wait_for_all(expected)
+    for left in range(most - 1, 0, -1):
+        members.members[left].leave()
+        expected |= produce(members.served, members.topic, range(most), 5)
+        members.wait_until_shared(left)
+        members.wait_for_all(expected)

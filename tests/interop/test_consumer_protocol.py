@@ -18,7 +18,14 @@ from tests.interop.clusters import (
     wait_for,
 )
 from tests.interop.conftest import all_served
-from tests.interop.group_processes import Group, create_topic, group, grow_topic, produce
+from tests.interop.group_processes import (
+    Group,
+    create_topic,
+    group,
+    grow_topic,
+    produce,
+    through_every_size,
+)
 from tests.interop.programs import run
 from tests.interop.recorder import Recorder
 from tests.interop.test_client_java import program
@@ -93,18 +100,8 @@ def test_members_come_and_leave_and_nothing_is_processed_twice(
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_a_group_of_every_size_up_to_eight(quick: Served, assignor: str, kind: str) -> None:
     topic = create_topic(quick, 8)
-    expected = set()
     with group(quick, topic, assignor, kind) as members:
-        for size in range(1, 9):
-            members.start()
-            expected |= produce(quick, topic, range(8), 5)
-            members.wait_until_shared(size)
-            members.wait_for_all(expected)
-        for left in range(7, 0, -1):
-            members.members[left].leave()
-            expected |= produce(quick, topic, range(8), 5)
-            members.wait_until_shared(left)
-            members.wait_for_all(expected)
+        through_every_size(members, 8)
         without_repetition(members)
 
 

@@ -11,7 +11,14 @@ import signal
 import pytest
 
 from tests.interop.clusters import Served
-from tests.interop.group_processes import Group, create_topic, group, grow_topic, produce
+from tests.interop.group_processes import (
+    Group,
+    create_topic,
+    group,
+    grow_topic,
+    produce,
+    through_every_size,
+)
 from tests.interop.programs import run
 from tests.interop.test_client_java import program
 
@@ -98,18 +105,8 @@ def test_a_group_of_eight(dev: Served, kind: str, strategy: str) -> None:
 @pytest.mark.parametrize(("kind", "strategy"), ALL)
 def test_a_group_of_every_size_up_to_eight(dev: Served, kind: str, strategy: str) -> None:
     topic = create_topic(dev, 8)
-    expected = set()
     with group(dev, topic, strategy, kind) as members:
-        for size in range(1, 9):
-            members.start()
-            expected |= produce(dev, topic, range(8), 5)
-            members.wait_until_shared(size)
-            members.wait_for_all(expected)
-        for left in range(7, 0, -1):
-            members.members[left].leave()
-            expected |= produce(dev, topic, range(8), 5)
-            members.wait_until_shared(left)
-            members.wait_for_all(expected)
+        through_every_size(members, 8)
         all_committed(members, 75, 8)
         assert set(members.processed.values()) == {1}
 
